@@ -26,7 +26,7 @@ pub(crate) use filter::RowFilter;
 pub(crate) use seen::Seen;
 
 /// What can be locked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Resource {
     Row {
         table: i64,

@@ -104,14 +104,18 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// [`errors::STOPPED`] if somebody has locked it.
-    pub(super) fn keep_conflict(&mut self, table: &Table, rowid: i64, index: &Index, row: &[Datum]) -> Res<()> {
-        if let Some(watch) = self.conn.watch() {
-            let place = |name: &str| table.position(name.strip_prefix('c')?.parse().ok()?);
-            let value = |name: &str| place(name).map_or(Cell::Null, |position| row[position].as_cell());
-            let index = (index.kind != KeyKind::Primary).then_some(index.id);
-            watch.keep_key((table.id, rowid), index, value);
-        }
-        self.go_on()
+    pub(super) fn keep_conflict(
+        &mut self,
+        schema: &Schema,
+        table: &Table,
+        rowid: i64,
+        index: &Index,
+        row: &[Datum],
+    ) -> Res<()> {
+        let place = |name: &str| table.position(name.strip_prefix('c')?.parse().ok()?);
+        let value = |name: &str| place(name).map_or(Cell::Null, |position| row[position].as_cell());
+        let index = (index.kind != KeyKind::Primary).then_some(index.id);
+        self.meet(schema, table, |watch| watch.keep_key((table.id, rowid), index, value))
     }
 
     /// As [`child_error`](Self::child_error); [`errors::STOPPED`] if somebody is about to make the parent, or to remove it.
@@ -241,6 +245,7 @@ impl Writer<'_> {
     /// The duplicate-key error of an UPDATE: the row as it would have been.
     pub(super) fn update_conflict(
         &mut self,
+        schema: &Schema,
         table: &Table,
         rowid: i64,
         changes: &[(usize, Datum)],
@@ -261,7 +266,7 @@ impl Writer<'_> {
                 && other != rowid
             {
                 self.meet_row(table, other, false)?;
-                self.keep_conflict(table, other, index, &row)?;
+                self.keep_conflict(schema, table, other, index, &row)?;
                 return Ok(errors::duplicate_entry(entry(table, index, &row), &index.name));
             }
         }

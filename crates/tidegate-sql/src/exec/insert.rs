@@ -266,7 +266,7 @@ impl Writer<'_> {
                 return Err(refused);
             }
             let Some((rowid, index)) = self.conflict(table, &row)? else { return Err(internal(error)) };
-            self.meet_row(table, rowid, plan.on_duplicate.is_some())?;
+            self.meet_row(table, rowid, plan.replace || plan.on_duplicate.is_some())?;
             if plan.replace {
                 if self.keeps_row(&plan.schema, table, (rowid, index), &row)? {
                     return self.note_inserted(plan, rowid, &row, generated, run);
@@ -284,7 +284,7 @@ impl Writer<'_> {
                 self.update_duplicate(plan, upsert, rowid, &row, selected, run)?;
                 return self.note_returned(plan, rowid, &mut run.written);
             }
-            self.keep_conflict(table, rowid, index, &row)?;
+            self.keep_conflict(&plan.schema, table, rowid, index, &row)?;
             let error = errors::duplicate_entry(entry(table, index, &row), &index.name);
             if plan.ignore {
                 run.spare = run.spare.or(generated);

@@ -100,7 +100,7 @@ impl Writer<'_> {
             return Err(errors::wrong_value_count(1));
         }
         let constants = Constants { params: Params::Bound(values), ..self.constants };
-        Ok(Writer { conn: self.conn, constants, env: self.env, memory_max: self.memory_max, stmts })
+        Ok(Writer { conn: self.conn, constants, env: self.env, memory_max: self.memory_max, stmts, notes: None })
     }
 }
 

@@ -146,7 +146,7 @@ impl Writer<'_> {
             return Ok(true);
         };
         let error = if error.is_unique() {
-            self.update_conflict(table, rowid, &changes)?
+            self.update_conflict(schema, table, rowid, &changes)?
         } else {
             let child = table
                 .foreign_keys
@@ -339,8 +339,9 @@ impl Writer<'_> {
     /// Lets SQLite find and delete the rows.
     fn delete_directly(&mut self, plan: &DeletePlan) -> Res<()> {
         let (schema, table, _) = &plan.targets[0];
-        // Prepared without a hook, a statement empties a table as a whole, and tells a later one nothing.
-        let kept = self.conn.is_private() || self.conn.watch().is_none();
+        // Prepared without a hook, a statement for all rows empties a table as a whole, and tells a later one nothing.
+        let finds_some = plan.feed.sql.contains(" WHERE ");
+        let kept = self.conn.is_private() || self.conn.watch().is_none() || finds_some;
         let mut stmt =
             if kept { self.prepared(&plan.feed.sql) } else { self.conn.prepare(&plan.feed.sql).map_err(internal) }?;
         let result = self.constants.bind(&mut stmt, &plan.feed.binds).and_then(|mut stmt| {

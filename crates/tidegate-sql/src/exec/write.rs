@@ -15,7 +15,10 @@ use crate::{
     session::Env,
     store::{
         conn::{Conn, SqliteError, Step, Stmt, to_server_error},
-        private::watch::Watch,
+        private::{
+            notes::Notes,
+            watch::{Check, Purpose, Watch},
+        },
     },
     translate::{dml::Feed, returning::Returned},
     value::{Base, Datum, Rep, Val},
@@ -75,6 +78,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) memory_max: usize,
     /// Prepared statements that survive the statement: the plan's main one.
     pub(crate) stmts: &'a mut Vec<Stmt>,
+    /// What the transaction is to lock later, where no eye is on the connection that notes it.
+    pub(crate) notes: Option<&'a mut Notes>,
 }
 
 pub(super) fn internal(error: SqliteError) -> ServerError {
@@ -132,6 +137,28 @@ impl Writer<'_> {
             watch.meet(Resource::Row { table: table.id, rowid });
         }
         self.go_on()
+    }
+
+    /// Has the eye on the connection `meet` something in tables of which it knows this one; without an eye that is noted.
+    ///
+    /// # Errors
+    /// [`errors::STOPPED`] if somebody else has locked it; storage errors.
+    #[cold]
+    pub(super) fn meet(&mut self, schema: &Schema, table: &Table, meet: impl FnOnce(&mut Watch)) -> Res<()> {
+        let mut lent = if self.conn.watch().is_none() { self.notes.take() } else { None };
+        if let Some(notes) = &mut lent {
+            let notes = Some(std::mem::take(*notes));
+            let check = Check { locks: Arc::clone(&schema.rows), owner: None, is_beside: false, notes };
+            self.conn.set_watch(Some(Box::new(Watch::new(Purpose::Check(check)))));
+        }
+        let learned = self.conn.learn(schema, std::iter::once(table.id));
+        self.conn.watch().filter(|_| learned.is_ok()).map(meet);
+        let met = learned.and_then(|()| self.go_on());
+        if let Some(notes) = lent {
+            *notes = self.conn.set_watch(None).and_then(|watch| watch.into_notes()).unwrap_or_default();
+            self.notes = Some(notes);
+        }
+        met
     }
 
     /// Whether the statement may go on.

@@ -28,7 +28,8 @@ use crate::{
         private::{
             former::Former,
             log::Log,
-            watch::{LOCKS_MAX, Purpose, Stop, Watch},
+            notes::Notes,
+            watch::{Check, LOCKS_MAX, Purpose, Stop, Watch},
         },
         readers::Reader,
         writer::WriteGuard,
@@ -79,7 +80,7 @@ impl Place {
         let owner = self.owner();
         if self.guard.is_some() {
             owner.keeps_writing();
-            owner.may_step_back(self.former.is_some());
+            owner.may_step_back(self.former.as_ref().is_some_and(Former::is_whole));
         }
         forget_pages(&mut self.conn, &mut self.reader);
         owner
@@ -243,7 +244,7 @@ impl Transaction {
         let conn = place.apply_as_writer(env, Log::apply_to_commit)?;
         place.owner().keeps_writing();
         let log = place.log().map(std::mem::take).unwrap_or_default();
-        place.former = Some(Former { log, has_written: false });
+        place.former = Some(Former::of(log));
         place.pool.put(std::mem::replace(&mut place.conn, conn));
         place.guard = Some(guard);
         Ok(())
@@ -366,7 +367,8 @@ impl Core {
             found.into_iter().for_each(|(resource, mode)| watch.lock(resource, mode));
             Ok(())
         };
-        let locked = under_watch(&mut place.conn, &home.rows, owner, &self.env, |_| Ok(()), lock);
+        let holds = Holds { owner, notes: None };
+        let locked = under_watch(&mut place.conn, &home.rows, holds, true, &self.env, |_| Ok(()), lock);
         if place.conn.is_private() {
             // From now on others may take and give back what was left out.
             self.env.row_filter.replace(Some(RowFilter { only_own: true, ..filter }));
@@ -463,22 +465,34 @@ fn find_rows(
     Ok(())
 }
 
-/// Runs `write` with an eye on the rows of `tables` that it changes, if it has to be watched: on a private connection, or
-/// where others hold locks that it must respect. `owner` may touch what it has locked itself.
+/// The row locks of a transaction.
+pub(super) struct Holds<'a> {
+    /// Who has them.
+    pub(super) owner: Option<u64>,
+    /// What it is to lock when it is not the schema's writer any more, if that can be.
+    pub(super) notes: Option<&'a mut Notes>,
+}
+
+/// Runs `write` with an eye on the rows that it meets and changes: on a private connection, where it `is_beside` others who hold
+/// locks that it must respect, or where its own are noted. It may touch what it `holds` itself.
 ///
 /// # Errors
 /// Those of `write`; [`errors::STOPPED`] if it cannot stand, for the reason in [`Env::stopped`]. The caller undoes it.
 pub(super) fn under_watch<T>(
     conn: &mut Conn,
     rows: &Arc<RowLocks>,
-    owner: Option<u64>,
+    holds: Holds<'_>,
+    is_beside: bool,
     env: &Env,
     learn: impl FnOnce(&mut Conn) -> Res<()>,
     write: impl FnOnce(&mut Conn) -> Res<T>,
 ) -> Res<T> {
     let guest = !conn.is_private();
+    let Holds { owner, mut notes } = holds;
     if guest {
-        conn.set_watch(Some(Box::new(Watch::new(Purpose::Check { locks: Arc::clone(rows), owner }))));
+        let notes = notes.as_deref_mut().map(std::mem::take);
+        let check = Check { locks: Arc::clone(rows), owner, is_beside, notes };
+        conn.set_watch(Some(Box::new(Watch::new(Purpose::Check(check)))));
     }
     let result = learn(conn).and_then(|()| {
         if let Some(watch) = conn.watch() {
@@ -488,7 +502,10 @@ pub(super) fn under_watch<T>(
     });
     let stop = conn.watch().and_then(|watch| watch.stop());
     if guest {
-        conn.set_watch(None);
+        let watch = conn.set_watch(None);
+        if let Some((notes, taken)) = notes.zip(watch.and_then(|watch| watch.into_notes())) {
+            *notes = taken;
+        }
     }
     match stop {
         None => result,

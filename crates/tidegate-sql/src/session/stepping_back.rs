@@ -16,6 +16,7 @@ use crate::{
         conn::Conn,
         private::{
             difference::{Listed, Room, list},
+            former::Former,
             log::Log,
             watch::{Purpose, Watch},
         },
@@ -49,7 +50,9 @@ impl Place {
 
     /// Is the private transaction of before again, if the writer has changed nothing since. Answers whether it is.
     fn give_up_in_vain(&mut self) -> bool {
-        let Some(former) = self.former.take_if(|former| !former.has_written) else { return false };
+        let owner = self.owner();
+        let is_in_vain = |former: &mut Former| !former.has_written && former.notes.lock(&owner, &|| true);
+        let Some(former) = self.former.take_if(is_in_vain) else { return false };
         // One that cannot be opened leaves a writer that has to end.
         self.become_private(former.log).is_ok()
     }
@@ -59,9 +62,10 @@ impl Place {
     /// # Errors
     /// As [`become_private`](Self::become_private).
     pub(super) fn go_back_to(&mut self, savepoint: &str) -> Res<bool> {
-        let Some(mut former) = self.former.take_if(|former| former.log.has_savepoint(savepoint)) else {
-            return Ok(false);
-        };
+        let owner = self.owner();
+        // What was changed since is locked as it was, like all that a private transaction takes back.
+        let can_go = |former: &mut Former| former.log.has_savepoint(savepoint) && former.notes.lock(&owner, &|| true);
+        let Some(mut former) = self.former.take_if(can_go) else { return Ok(false) };
         former.log.rollback_to(savepoint);
         self.become_private(former.log)?;
         Ok(true)

@@ -10,7 +10,7 @@ use tidegate_rows::{QueryError, ServerError, Sink, Summary};
 use super::{
     Core, Res, changes,
     group::{Member, Turn},
-    private::under_watch,
+    private::{Holds, under_watch},
     reach::Reach,
     select::run_select,
     transaction::{Need, Place, Transaction},
@@ -109,7 +109,8 @@ impl Core {
                 let savepoint = !writes_once(&plan);
                 let stmts = &mut entry.stmts;
                 let owner = self.waits_as.as_ref().map(|owner| owner.id());
-                turn.conn().and_then(|conn| write_on(conn, &plan, home, stmts, constants, memory_max, savepoint, owner))
+                let holds = Holds { owner, notes: None };
+                turn.conn().and_then(|conn| write_on(conn, &plan, home, stmts, constants, memory_max, savepoint, holds))
             }
             // Somebody has changed the definition, or locked the table, while this statement waited for the lock.
             _ => Err(errors::definition_changed()),
@@ -287,10 +288,12 @@ impl Core {
         transaction.lock_reach(&self.env, reach, Mode::Exclusive)?;
         let savepoint = transaction.is_explicit();
         let owner = transaction.owner_id();
-        let conn = transaction.conn()?;
+        let Place { conn, former, .. } = transaction.place()?;
         entry.prepared_on(conn, hash);
         let before = task::suspensions();
-        let written = write_on(conn, plan, home, &mut entry.stmts, constants, memory_max, savepoint, owner);
+        let notes = former.as_mut().filter(|former| former.is_whole()).map(|former| &mut former.notes);
+        let holds = Holds { owner, notes };
+        let written = write_on(conn, plan, home, &mut entry.stmts, constants, memory_max, savepoint, holds);
         entry.brief = task::suspensions() == before;
         let written = match written {
             Ok(written) => written,
@@ -388,7 +391,7 @@ impl Core {
 }
 
 /// Runs a writing statement on a connection whose transaction is open. It is undone alone if it fails; without a savepoint
-/// it must be one that [writes once](writes_once), or have the transaction for itself. `owner` has row locks of its own.
+/// it must be one that [writes once](writes_once), or have the transaction for itself. `holds` are its row locks.
 ///
 /// # Errors
 /// The statement's; [`errors::STOPPED`] if it needs what others have locked.
@@ -400,21 +403,25 @@ fn write_on(
     constants: Constants<'_>,
     memory_max: usize,
     savepoint: bool,
-    owner: Option<u64>,
+    holds: Holds<'_>,
 ) -> Res<Written> {
     // Nobody takes row locks while this statement has the write lock.
-    let watched = conn.is_private() || !home.rows.is_idle_for(owner);
+    let is_beside = !conn.is_private() && !home.rows.is_idle_for(holds.owner);
+    // New rows are in nobody's way then, and a comparison finds them.
+    let notes_rows = holds.notes.is_some() && !adds_rows(plan);
+    let watched = conn.is_private() || is_beside || notes_rows;
     let savepoint = savepoint || watched;
     if savepoint {
         conn.begin_statement().map_err(|error| to_server_error(&error))?;
     }
     let mark = conn.watch().and_then(Watch::log).map(|log| log.mark());
-    let mut write = |conn: &mut Conn| write_by(Writer { conn, constants, env: constants.env, memory_max, stmts }, plan);
+    let env = constants.env;
     let result = if watched {
         let learn = |conn: &mut Conn| conn.learn(home, tables_of(plan).into_iter().map(|table| table.id));
-        under_watch(conn, &home.rows, owner, constants.env, learn, write)
+        let write = |conn: &mut Conn| write_by(Writer { conn, constants, env, memory_max, stmts, notes: None }, plan);
+        under_watch(conn, &home.rows, holds, is_beside, env, learn, write)
     } else {
-        write(conn)
+        write_by(Writer { conn, constants, env, memory_max, stmts, notes: holds.notes }, plan)
     };
     if result.is_err()
         && let Some((log, mark)) = conn.watch().and_then(Watch::log).zip(mark)
@@ -493,6 +500,11 @@ fn writes_once(plan: &Plan) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether a plan does nothing but add rows.
+fn adds_rows(plan: &Plan) -> bool {
+    matches!(&plan.kind, PlanKind::Insert(insert) if !insert.replace && insert.on_duplicate.is_none())
 }
 
 /// Rows of VALUES that a statement may have to be called brief before it has run.

@@ -187,6 +187,95 @@ fn a_bulk_load_whose_client_pauses_lets_others_write() {
     });
 }
 
+/// What a load does with rows that are as before afterwards, and what others must wait for then.
+const MET: [(&str, &[u16], &[&str]); 9] = [
+    ("UPDATE t SET n = 10 WHERE id = 1", &[], &["UPDATE t SET n = 0 WHERE id = 1"]),
+    ("UPDATE t SET n = 11 WHERE id = 1; UPDATE t SET n = 10 WHERE id = 1", &[], &["DELETE FROM t WHERE id = 1"]),
+    ("DELETE FROM t WHERE id = 1; INSERT INTO t VALUES (1, 10, 1)", &[], &["UPDATE t SET n = n + 1 WHERE id = 1"]),
+    ("INSERT INTO t VALUES (1, 1, 5)", &[1062], &["UPDATE t SET n = 0 WHERE id = 1", "DELETE FROM t WHERE id = 1"]),
+    ("INSERT INTO t VALUES (5, 1, 1)", &[1062], &["UPDATE t SET u = 8 WHERE id = 1", "DELETE FROM t WHERE id = 1"]),
+    ("INSERT IGNORE INTO t VALUES (5, 1, 1)", &[], &["UPDATE t SET u = 8 WHERE id = 1"]),
+    (
+        "UPDATE t SET u = 2 WHERE id = 1",
+        &[1062],
+        &["UPDATE t SET u = 8 WHERE id = 2", "UPDATE t SET n = 0 WHERE id = 1"],
+    ),
+    ("REPLACE INTO t VALUES (1, 10, 1)", &[], &["UPDATE t SET n = 0 WHERE id = 1"]),
+    (
+        "UPDATE t SET u = 8 WHERE id = 1; UPDATE t SET u = 1 WHERE id = 1; INSERT INTO t VALUES (1, 0, 0) ON DUPLICATE KEY UPDATE n = 10",
+        &[],
+        &["INSERT INTO t VALUES (9, 9, 8)", "UPDATE t SET n = 0 WHERE id = 1"],
+    ),
+];
+
+#[test]
+fn a_bulk_load_keeps_what_it_has_met() {
+    local(async {
+        for (statements, errors, others) in MET {
+            let fixture = Fixture::new("bulk-met", TABLES).await;
+            let (mut a, mut b) = (fixture.session(), fixture.session());
+            ok(run(&mut a, &format!("BEGIN; {}", many(1, 1201))).await);
+            assert_eq!(run(&mut a, statements).await.err().as_slice(), errors, "{statements}");
+            another_writes(&fixture).await;
+            ok(run(&mut b, "SET innodb_lock_wait_timeout = 0; UPDATE t SET n = n + 1 WHERE id = 3").await);
+            for statement in others {
+                assert_eq!(run(&mut b, statement).await, Err(1205), "{statements}; others: {statement}");
+            }
+            // Also when the load has gone on since, and has rested again.
+            ok(run(&mut a, "INSERT INTO big (n) VALUES (1)").await);
+            another_writes(&fixture).await;
+            assert_eq!(run(&mut b, others[0]).await, Err(1205), "{statements}; others later: {}", others[0]);
+            assert_eq!(ok(run(&mut a, "SELECT n, u FROM t WHERE id = 1; COMMIT").await), [10, 1]);
+            ok(run(&mut b, others[0]).await);
+        }
+    });
+}
+
+#[test]
+fn what_a_bulk_statement_has_met_in_vain_stays_locked() {
+    local(async {
+        let fixture = Fixture::new("bulk-met-vain", TABLES).await;
+        let (mut a, mut b) = (fixture.session(), fixture.session());
+        ok(run(&mut b, "SET innodb_lock_wait_timeout = 0").await);
+        ok(run(&mut a, &many(1, 1201)).await);
+        // The last of the rows cannot have its key.
+        ok(run(&mut a, "INSERT INTO big VALUES (1500, 0, '', -1200)").await);
+        ok(run(&mut a, "BEGIN; SAVEPOINT s").await);
+        assert_eq!(run(&mut a, "UPDATE big SET u = -id WHERE id <= 1200").await, Err(1062));
+        ok(run(&mut b, "UPDATE t SET n = n + 1 WHERE id = 3").await);
+        for statement in ["UPDATE big SET n = 0 WHERE id = 7", "INSERT INTO big VALUES (9, 9, '', 9)"] {
+            assert_eq!(run(&mut b, statement).await, Err(1205), "{statement}");
+        }
+        // What is taken back stays locked too.
+        ok(run(&mut a, "ROLLBACK; BEGIN; SAVEPOINT s; UPDATE big SET n = n + 1 WHERE id <= 1200; ROLLBACK TO s").await);
+        assert_eq!(run(&mut b, "UPDATE big SET n = 0 WHERE id = 1100").await, Err(1205));
+        ok(run(&mut b, "UPDATE big SET n = 0 WHERE id = 1500").await);
+        ok(run(&mut a, "ROLLBACK").await);
+        ok(run(&mut b, "UPDATE big SET n = 0 WHERE id = 1100").await);
+    });
+}
+
+#[test]
+fn a_bulk_load_in_a_circle_keeps_what_it_has_met() {
+    local(async {
+        let fixture = Fixture::new("bulk-met-circle", TABLES).await;
+        let (mut a, mut b, mut c) = (fixture.session(), fixture.session(), fixture.session());
+        ok(run(&mut b, "BEGIN; UPDATE t SET n = 1 WHERE id = 1").await);
+        ok(run(&mut a, &format!("BEGIN; {}; UPDATE t SET n = 20 WHERE id = 2", many(1, 1201))).await);
+        let mut waiting = fixture.start(a, "UPDATE t SET n = n + 1 WHERE id = 1");
+        assert!(waiting.waits().await);
+        // It needs the write lock: the load steps back.
+        ok(run(&mut b, "UPDATE t SET u = 11 WHERE id = 1").await);
+        ok(run(&mut c, "SET innodb_lock_wait_timeout = 0").await);
+        assert_eq!(run(&mut c, "UPDATE t SET n = 0 WHERE id = 2").await, Err(1205));
+        ok(run(&mut b, "COMMIT").await);
+        let (mut a, outcome) = waiting.end().await;
+        ok(outcome);
+        ok(run(&mut a, "COMMIT").await);
+        ok(run(&mut c, "UPDATE t SET n = 0 WHERE id = 2").await);
+    });
+}
+
 #[test]
 fn a_bulk_load_that_has_stepped_back_knows_its_savepoints() {
     local(async {

@@ -64,8 +64,8 @@ struct Sides<'a> {
     goes_on: &'a dyn Fn() -> bool,
 }
 
-/// Has a private connection list what a transaction has changed in `tables` as the schema's writer, and its owner lock that: all
-/// of these tables is read on both connections. If there is not [all](Listed::All) in the list, `former` has the one of before
+/// Has a private connection list what a transaction has changed in `tables` as the schema's writer, and its owner lock that and what
+/// was noted: all of these tables is read on both connections. If there is not [all](Listed::All) in the list, `former` has the one of before
 /// again. `goes_on` is asked between two rows.
 ///
 /// # Errors
@@ -80,6 +80,9 @@ pub(crate) fn list(
     room: Room,
     goes_on: &dyn Fn() -> bool,
 ) -> Result<Listed, ServerError> {
+    if !former.notes.lock(owner, goes_on) {
+        return Ok(if goes_on() { Listed::TooMuch } else { Listed::Interrupted });
+    }
     private.enforce_foreign_keys(false);
     private.begin_immediate().map_err(|error| to_server_error(&error))?;
     former.log.apply(private)?;

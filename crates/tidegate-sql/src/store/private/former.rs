@@ -1,6 +1,6 @@
 //! What the schema's writer was before it became that, and could be again.
 
-use super::log::Log;
+use super::{log::Log, notes::Notes};
 
 /// The private transaction that the schema's writer was before. It is there as long as nothing but the amount of changes makes
 /// the transaction the writer.
@@ -9,6 +9,8 @@ pub(crate) struct Former {
     pub(crate) log: Log,
     /// The writer has changed more than the list has.
     pub(crate) has_written: bool,
+    /// What the writer has to lock when it is that again.
+    pub(crate) notes: Notes,
 }
 
 impl Former {
@@ -16,12 +18,22 @@ impl Former {
     pub(crate) fn new(savepoints: &[String]) -> Self {
         let mut log = Log::default();
         savepoints.iter().for_each(|name| log.savepoint(&savepoint_name(name)));
-        Self { log, has_written: false }
+        Self { log, ..Self::default() }
     }
 
-    /// Whether it knows what the transaction was at each of these savepoints.
+    /// The transaction with this list becomes the writer.
+    pub(crate) fn of(log: Log) -> Self {
+        Self { log, ..Self::default() }
+    }
+
+    /// Whether the transaction can be that again, with the locks that it should have.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.notes.are_too_many()
+    }
+
+    /// Whether the transaction can be that again, and it is known what it was at each of these savepoints.
     pub(crate) fn knows(&self, savepoints: &[String]) -> bool {
-        savepoints.iter().all(|name| self.log.has_savepoint(&savepoint_name(name)))
+        self.is_whole() && savepoints.iter().all(|name| self.log.has_savepoint(&savepoint_name(name)))
     }
 
     /// A savepoint is made here.

@@ -16,12 +16,14 @@
 //! 4. The list of a transaction and its private pages say the same. The pages can be thrown away at any time and made anew
 //!    from the list on a newer commit.
 //!    One that changes much keeps the write lock, takes no locks and has no list. It may get one later, from the rows in which
-//!    it differs from the last commit ([`difference`]), and is a private transaction again.
+//!    it differs from the last commit ([`difference`]), and is a private transaction again, which locks these rows and all else
+//!    that it would have locked until then ([`notes`]).
 //! 5. What is committed was locked until then, so that no list meets a row that is not as the list expects.
 
 pub(crate) mod difference;
 pub(crate) mod former;
 pub(crate) mod log;
+pub(crate) mod notes;
 pub(crate) mod shape;
 pub(crate) mod watch;
 

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{log::Log, shape::Shapes};
+use super::{log::Log, notes::Notes, shape::Shapes};
 use crate::{
     row_locks::{Mode, Owner, Resource, RowLocks},
-    store::{conn::Cell, hook::Change},
+    store::{
+        conn::Cell,
+        hook::{Change, Kind},
+    },
 };
 
 /// Locks of one transaction; one that holds more becomes the schema's writer.
@@ -15,8 +18,25 @@ pub(crate) const LOCKS_MAX: usize = 20_000;
 pub(crate) enum Purpose {
     /// To change rows privately: it takes locks and lists the changes.
     Private { owner: Arc<Owner>, log: Log },
-    /// To write at once: it only must not touch what others have locked. `owner` may.
-    Check { locks: Arc<RowLocks>, owner: Option<u64> },
+    /// To write at once.
+    Check(Check),
+}
+
+/// What one who writes at once has to look at.
+pub(crate) struct Check {
+    pub(crate) locks: Arc<RowLocks>,
+    /// Who may touch what it has locked itself.
+    pub(crate) owner: Option<u64>,
+    /// Others have locks, which it must respect.
+    pub(crate) is_beside: bool,
+    /// What it would lock if it did not write alone.
+    pub(crate) notes: Option<Notes>,
+}
+
+impl Check {
+    fn admits(&self, resource: Resource, mode: Mode) -> bool {
+        !self.is_beside || self.locks.admits(self.owner, resource, mode)
+    }
 }
 
 /// An eye on one connection.
@@ -47,7 +67,15 @@ impl Watch {
     pub(crate) fn log(&mut self) -> Option<&mut Log> {
         match &mut self.purpose {
             Purpose::Private { log, .. } => Some(log),
-            Purpose::Check { .. } => None,
+            Purpose::Check(_) => None,
+        }
+    }
+
+    /// What was noted by one who writes at once.
+    pub(crate) fn into_notes(self) -> Option<Notes> {
+        match self.purpose {
+            Purpose::Private { .. } => None,
+            Purpose::Check(check) => check.notes,
         }
     }
 
@@ -70,18 +98,28 @@ impl Watch {
         self.outgrown = false;
     }
 
-    /// Locks something, or sees that it is free; otherwise the statement stops.
+    /// Locks something, or sees that it is free and notes it; otherwise the statement stops.
     pub(crate) fn lock(&mut self, resource: Resource, mode: Mode) {
+        self.take(resource, mode, true);
+    }
+
+    fn take(&mut self, resource: Resource, mode: Mode, noted: bool) {
         if self.stop().is_some() {
             return;
         }
-        let free = match &self.purpose {
+        let free = match &mut self.purpose {
             Purpose::Private { owner, .. } => {
                 let count = owner.take(resource, mode);
                 self.outgrown = count.is_some_and(|count| count > LOCKS_MAX);
                 count.is_some()
             }
-            Purpose::Check { locks, owner } => locks.admits(*owner, resource, mode),
+            Purpose::Check(check) => {
+                let free = check.admits(resource, mode);
+                if let Some(notes) = check.notes.as_mut().filter(|_| free && noted) {
+                    notes.add(resource, mode);
+                }
+                free
+            }
         };
         if !free {
             self.blocked = Some((resource, mode));
@@ -90,24 +128,24 @@ impl Watch {
 
     /// Sees that nobody else is about to change something.
     pub(crate) fn meet(&mut self, resource: Resource) {
-        let (locks, owner) = match &self.purpose {
-            Purpose::Private { owner, .. } => (owner.locks(), Some(owner.id())),
-            Purpose::Check { locks, owner } => (locks, *owner),
+        let is_free = || match &self.purpose {
+            Purpose::Private { owner, .. } => owner.locks().admits(Some(owner.id()), resource, Mode::Shared),
+            Purpose::Check(check) => check.admits(resource, Mode::Shared),
         };
-        if self.stop().is_none() && !locks.admits(owner, resource, Mode::Shared) {
+        if self.stop().is_none() && !is_free() {
             self.blocked = Some((resource, Mode::Shared));
         }
     }
 
-    /// A key keeps a row out: a private transaction locks it, so that it still does when somebody looks for it. `index` is
-    /// `None` for the row id.
+    /// A key keeps a row out: a transaction of several statements locks it, so that it still does when somebody looks for it. `index`
+    /// is `None` for the row id.
     pub(crate) fn keep_key<'v>(
         &mut self,
         (table, rowid): (i64, i64),
         index: Option<i64>,
         value: impl Fn(&str) -> Cell<'v>,
     ) {
-        if !matches!(self.purpose, Purpose::Private { .. }) {
+        if matches!(self.purpose, Purpose::Check(Check { notes: None, .. })) {
             return;
         }
         let resource = match index {
@@ -137,7 +175,9 @@ impl Watch {
             self.outgrown = matches!(self.purpose, Purpose::Private { .. });
             return;
         };
-        shape.locks(change, |resource, mode| self.lock(resource, mode));
+        // The comparison finds new rows: those that go again or change are noted then.
+        let noted = change.kind != Kind::Insert;
+        shape.locks(change, |resource, mode| self.take(resource, mode, noted));
         if self.stop().is_none()
             && let Purpose::Private { log, .. } = &mut self.purpose
         {
