@@ -73,7 +73,7 @@ impl Writer<'_> {
     /// not see each other's rows. `None` as long as none has written to the table.
     pub(super) fn hidden_rowid(&mut self, table: &Table) -> Res<Option<i64>> {
         let next = &table.state.next_rowid;
-        if table.rowid_column().is_some() || next.load(Ordering::Acquire) == 0 && !self.conn.is_private() {
+        if next.load(Ordering::Acquire) == 0 && !self.conn.is_private() {
             return Ok(None);
         }
         if next.load(Ordering::Acquire) == 0 {

@@ -113,6 +113,31 @@ impl<'a> Constants<'a> {
         Ok(value)
     }
 
+    /// What a column of the type `column` stores for a literal that is stored as it is written: a number or ASCII text that
+    /// fits. `None` where [`value_for`](Self::value_for) and a conversion have to find out.
+    #[inline]
+    pub(crate) fn plain(&self, source: &Source, column: &SqlType) -> Option<Datum> {
+        let Source::Literal(index) = source else { return None };
+        let literal = self.literals.get(*index)?;
+        let bytes = self.sql.get(literal.start as usize..literal.end as usize)?;
+        match (literal.kind, column.base) {
+            (LiteralKind::Int | LiteralKind::Long, Base::Tiny | Base::Small | Base::Medium | Base::Int | Base::Big) => {
+                let (value, (_, most)) = (whole_number(bytes), column.int_range());
+                (value as u64 <= most).then_some(Datum::Int(value))
+            }
+            (
+                LiteralKind::Text { escaped: false, .. },
+                Base::Char | Base::Varchar | Base::TinyText | Base::Text | Base::MediumText | Base::LongText,
+            ) => {
+                // CHAR does not keep spaces at the end.
+                let is_cut = column.base == Base::Char && bytes.ends_with(b" ");
+                let fits = bytes.len() <= column.length as usize && bytes.is_ascii();
+                (fits && !is_cut).then(|| Datum::Text(bytes.into()))
+            }
+            _ => None,
+        }
+    }
+
     /// The value of a constant, for storing it in a column of the type `column`.
     ///
     /// # Errors
@@ -228,9 +253,7 @@ impl<'a> Constants<'a> {
         let Some(literal) = self.literals.get(index) else { return Ok(Val::Null) };
         let bytes = self.sql.get(literal.start as usize..literal.end as usize).unwrap_or_default();
         Ok(match literal.kind {
-            LiteralKind::Int | LiteralKind::Long => Val::Int(
-                bytes.iter().fold(0i64, |value, digit| value.wrapping_mul(10).wrapping_add(i64::from(digit - b'0'))),
-            ),
+            LiteralKind::Int | LiteralKind::Long => Val::Int(whole_number(bytes)),
             LiteralKind::Text { escaped: false, .. } => Val::Text(Cow::Borrowed(bytes)),
             LiteralKind::Text { escaped: true, .. } => {
                 Val::Text(Cow::Owned(literal_bytes(literal.kind, bytes, self.env.lex_mode())))
@@ -248,6 +271,12 @@ impl<'a> Constants<'a> {
             }
         })
     }
+}
+
+/// The number that digits are; the lexer has seen that it fits.
+#[inline]
+fn whole_number(digits: &[u8]) -> i64 {
+    digits.iter().fold(0i64, |value, digit| value.wrapping_mul(10).wrapping_add(i64::from(digit - b'0')))
 }
 
 /// What a literal is as a string of bytes: of numbers their digits.

@@ -27,6 +27,8 @@ pub(super) struct InsertRun {
     /// A generated AUTO_INCREMENT value that a duplicate row did not use.
     pub(super) spare: Option<u64>,
     pub(super) single: bool,
+    /// The row id is no column: SQLite's statement has a parameter for it.
+    hides_rowid: bool,
 }
 
 impl Writer<'_> {
@@ -47,6 +49,7 @@ impl Writer<'_> {
             duplicates: 0,
             spare: None,
             single: plan.query.is_none() && plan.rows.len() == 1,
+            hides_rowid: table.rowid_column().is_none(),
         };
         self.env.ignoring.set(plan.ignore);
         self.env.set_abort_on_warning(self.strict() && !plan.ignore);
@@ -108,7 +111,10 @@ impl Writer<'_> {
             let target = &plan.table.columns[plan.columns[index]].ty;
             Ok(match row.values.get(index) {
                 None | Some(Cellish::Default) => Given::Default,
-                Some(Cellish::Const(source)) => Given::Value(constants.value_for(source, target)?),
+                Some(Cellish::Const(source)) => match constants.plain(source, target) {
+                    Some(stored) => Given::Stored(stored),
+                    None => Given::Value(constants.value_for(source, target)?),
+                },
                 Some(Cellish::Column(column)) => match &evaluated {
                     Some(rows) => Given::Value(outs[*column].value_for(rows.cells[*column].as_cell(), target)),
                     None => Given::Default,
@@ -146,6 +152,10 @@ impl Writer<'_> {
             }
             if table.columns[column].generated.is_some() {
                 self.generated_value(table, column, plan.ignore)?;
+                continue;
+            }
+            if let Given::Stored(value) = given {
+                row[column] = Some(value);
                 continue;
             }
             let late = match given {
@@ -248,9 +258,9 @@ impl Writer<'_> {
                 return Ok(());
             }
         }
-        let hidden = self.hidden_rowid(table)?;
+        let hidden = if run.hides_rowid { self.hidden_rowid(table)? } else { None };
         loop {
-            bind_row(&mut run.stmt, table, &row, hidden)?;
+            bind_row(&mut run.stmt, &row, run.hides_rowid.then_some(hidden))?;
             let result = self.attempt(|| run.stmt.step());
             run.stmt.reset();
             let error = match result {
@@ -315,6 +325,8 @@ impl Writer<'_> {
 pub(super) enum Given<'v> {
     Default,
     Value(Val<'v>),
+    /// In the form in which its column stores it.
+    Stored(Datum),
     Late(&'v LateValue),
 }
 
@@ -332,12 +344,12 @@ fn stored_so_far(table: &Table, row: &[Option<Datum>], value: RowValue) -> Datum
     }
 }
 
-/// Binds the values of a row, and the row id where that is no column.
-fn bind_row(stmt: &mut Stmt, table: &Table, row: &[Datum], rowid: Option<i64>) -> Res<()> {
+/// Binds the values of a row, and the `rowid` where the statement has a parameter for it.
+fn bind_row(stmt: &mut Stmt, row: &[Datum], rowid: Option<Option<i64>>) -> Res<()> {
     for (index, value) in row.iter().enumerate() {
         stmt.bind(index + 1, value.as_cell()).map_err(internal)?;
     }
-    if table.rowid_column().is_none() {
+    if let Some(rowid) = rowid {
         stmt.bind(row.len() + 1, rowid.map_or(Cell::Null, Cell::Int)).map_err(internal)?;
     }
     Ok(())

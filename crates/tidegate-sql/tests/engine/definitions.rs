@@ -91,3 +91,73 @@ async fn tables_are_renamed_together_or_not_at_all() {
     let made = one(&mut session, "SELECT referenced_table_name FROM information_schema.referential_constraints").await;
     assert_eq!(made, "b");
 }
+
+#[tokio::test]
+async fn columns_store_literals_as_they_store_parameters() {
+    let fixture = Fixture::new("literals");
+    let mut session = fixture.session().await;
+    let types = [
+        "TINYINT",
+        "TINYINT UNSIGNED",
+        "INT",
+        "INT(5) UNSIGNED ZEROFILL",
+        "BIGINT",
+        "BIGINT UNSIGNED",
+        "BIT(8)",
+        "YEAR",
+        "DECIMAL(5,2)",
+        "CHAR(5)",
+        "VARCHAR(5)",
+        "VARCHAR(5) CHARACTER SET latin1",
+        "VARCHAR(3) CHARACTER SET utf8mb3",
+        "TINYTEXT",
+        "BINARY(5)",
+        "VARBINARY(5)",
+        "ENUM('7','a')",
+        "SET('7','a')",
+        "DATE",
+        "JSON",
+    ];
+    let literals = [
+        "0",
+        "7",
+        "127",
+        "128",
+        "00255",
+        "256",
+        "2147483648",
+        "9223372036854775807",
+        "9223372036854775808",
+        "''",
+        "'a'",
+        "'abcde'",
+        "'abcde '",
+        "'abcd '",
+        "'abcdef'",
+        "' 7'",
+        "'ä'",
+        "'ääää'",
+        "'😀'",
+        "'a\\0b'",
+        "'{}'",
+        "20261123",
+    ];
+    run(&mut session, "SET @mode = @@sql_mode").await;
+    for mode in ["@mode", "''"] {
+        run(&mut session, &format!("SET sql_mode = {mode}")).await;
+        for ty in types {
+            run(&mut session, &format!("CREATE TABLE t (id INT PRIMARY KEY, v {ty})")).await;
+            for literal in literals {
+                let written = code(&mut session, &format!("INSERT INTO t VALUES (1, {literal})")).await;
+                run(&mut session, &format!("SET @v = {literal}; PREPARE p FROM 'INSERT INTO t VALUES (2, ?)'")).await;
+                let given = code(&mut session, "EXECUTE p USING @v").await;
+                assert_eq!(written, given, "{literal} in {ty} under {mode}");
+                let stored = one(&mut session, "SELECT COUNT(*), COUNT(DISTINCT HEX(v), v + 0) FROM t").await;
+                let shown = one(&mut session, "SELECT id, HEX(v), v FROM t").await;
+                assert_eq!(stored, if written == 0 { "2,1" } else { "0,0" }, "{literal} in {ty} under {mode}: {shown}");
+                run(&mut session, "TRUNCATE t").await;
+            }
+            run(&mut session, "DROP TABLE t").await;
+        }
+    }
+}
