@@ -56,6 +56,13 @@ pub struct Connection {
     drained: OnceCell<Box<Notify>>,
 }
 
+/// What is kept of a connection that is parked, beside its session and its input.
+#[derive(Default)]
+struct Kept {
+    proxy_header: Option<Box<ProxyHeader>>,
+    tls: Option<Box<Facts>>,
+}
+
 /// The turn of the task that waits for the socket. However it ends, the others go on.
 struct Draining<'a>(&'a Connection);
 
@@ -93,11 +100,12 @@ impl Connection {
     /// A connection that was accepted, or was parked.
     pub(crate) fn new(opening: Opening, config: Arc<Config>) -> Self {
         let Opening { session, input, memo } = opening;
-        let header = memo.and_then(|memo| (*memo).downcast::<ProxyHeader>().ok());
+        let kept = memo.and_then(|memo| (*memo).downcast::<Kept>().ok());
+        let Kept { proxy_header, tls } = kept.map(|kept| *kept).unwrap_or_default();
         Connection {
             session,
-            proxy_header: header.map_or_else(OnceCell::new, OnceCell::from),
-            tls: OnceCell::new(),
+            proxy_header: proxy_header.map_or_else(OnceCell::new, OnceCell::from),
+            tls: tls.map_or_else(OnceCell::new, OnceCell::from),
             output: RefCell::default(),
             input: RefCell::new(input),
             config,
@@ -122,8 +130,7 @@ impl Connection {
             session,
             proxy_header,
             input,
-            // Connections with TLS are not parked.
-            tls: _,
+            tls,
             // It is that of the worker, which keeps it.
             config: _,
             // They are of the request that is over.
@@ -136,7 +143,8 @@ impl Connection {
             draining: _,
             drained: _,
         } = self;
-        let memo = proxy_header.into_inner().map(|header| Memo::new(header));
+        let kept = Kept { proxy_header: proxy_header.into_inner(), tls: tls.into_inner() };
+        let memo = (kept.proxy_header.is_some() || kept.tls.is_some()).then(|| Memo::new(Box::new(kept)));
         Opening { session, input: input.into_inner(), memo }
     }
 

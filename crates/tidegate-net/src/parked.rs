@@ -8,6 +8,8 @@
 //! A client that sends its request byte by byte stays here as long as its service has no use for the bytes: they are
 //! only kept.
 //!
+//! A connection with TLS keeps that beside; records are read here, too, so that only plain text wakes it.
+//!
 //! What is considered and measured stands in `docs/decisions/0005-parked-connections.md`.
 
 use std::{
@@ -27,6 +29,7 @@ use crate::{
     service::{Memo, Opening, Service},
     session::{BUSY_IDLE_MS_MAX, BUSY_WAIT_MS, FRESH_WAIT_MS_MAX, Session},
     stream::Stream,
+    tls::ParkedTls,
     worker::Worker,
 };
 
@@ -36,7 +39,7 @@ const EVENTS_MAX: usize = 16;
 /// A connection on which nothing happens.
 pub(crate) struct Parked {
     // Dropped ahead of the socket: it may have told somebody the number of the descriptor.
-    memo: Option<Memo>,
+    luggage: Option<Box<Luggage>>,
     socket: OwnedFd,
     port: u32,
     nodelay: bool,
@@ -50,6 +53,12 @@ pub(crate) struct Parked {
     pub(crate) input: Vec<u8>,
 }
 
+/// What many parked connections do without.
+struct Luggage {
+    memo: Option<Memo>,
+    tls: Option<ParkedTls>,
+}
+
 impl Parked {
     /// The socket of a conversation and what must not be forgotten.
     pub(crate) fn of(opening: Opening) -> io::Result<Self> {
@@ -60,25 +69,29 @@ impl Parked {
             let part = input.as_slice().into();
             buffers::give(std::mem::replace(&mut input, part));
         }
+        let (nodelay, requests) = (session.nodelay.get(), session.requests.get());
+        let (socket, tls) = session.stream.park()?;
+        let has_luggage = memo.is_some() || tls.is_some();
         Ok(Parked {
             port: session.port as u32,
-            nodelay: session.nodelay.get(),
+            nodelay,
             peer: session.peer,
             number: session.number,
-            requests: session.requests.get(),
+            requests,
             accepted_ms: session.accepted_ms,
             since_ms,
-            memo,
+            luggage: has_luggage.then(|| Box::new(Luggage { memo, tls })),
             input,
-            socket: session.stream.into_fd()?,
+            socket,
         })
     }
 
     /// The connection again. `expired`: none of the bytes came in time. `closing`: its worker quits.
     pub(crate) fn wake(self, expired: bool, closing: bool) -> io::Result<Opening> {
-        let Parked { socket, port, nodelay, peer, number, requests, accepted_ms, since_ms, memo, input } = self;
+        let Parked { socket, port, nodelay, peer, number, requests, accepted_ms, since_ms, luggage, input } = self;
+        let (memo, tls) = luggage.map_or((None, None), |luggage| (luggage.memo, luggage.tls));
         let mut session = Session::nobody();
-        session.stream = Stream::Client(ClientSocket::register(socket)?);
+        session.stream = Stream::unpark(ClientSocket::register(socket)?, tls);
         (session.number, session.peer, session.port) = (number, peer, port as usize);
         session.accepted_ms = accepted_ms;
         session.requests.set(requests);
@@ -88,6 +101,22 @@ impl Parked {
         session.expired.set(expired);
         session.closing.set(closing);
         Ok(Opening { session, input, memo })
+    }
+
+    /// Tells a client whose connection is to be closed that nothing more comes, where its protocol has a word for that.
+    fn say_farewell(&mut self) {
+        if let Some(tls) = self.luggage.as_mut().and_then(|luggage| luggage.tls.as_mut()) {
+            tls.say_farewell(self.socket.as_fd());
+        }
+    }
+
+    /// Reads what has come, into what room there is or is made for a line; none of it is left unless the room is used up.
+    fn receive(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        buffer.reserve(64);
+        match self.luggage.as_mut().and_then(|luggage| luggage.tls.as_mut()) {
+            Some(tls) => tls.receive(self.socket.as_fd(), buffer),
+            None => receive(self.socket.as_fd(), buffer),
+        }
     }
 
     /// Whether it has not sent a byte yet.
@@ -207,7 +236,7 @@ impl Parked {
         let before = self.input.len();
         let (is_first, is_idle) = (before == 0, self.is_idle());
         let mut buffer = if is_first { buffers::take() } else { std::mem::take(&mut self.input) };
-        let read = receive(self.socket.as_fd(), &mut buffer);
+        let read = self.receive(&mut buffer);
         if is_first && !buffer.is_empty() {
             self.since_ms = clock::steady_ms();
         }
@@ -304,8 +333,9 @@ impl Worker {
             expired,
             move |worker, key| {
                 // Another connection may have the place by now.
-                let Some(parked) = worker.take_parked(|table| table.remove_expired(key, now_ms)) else { return };
+                let Some(mut parked) = worker.take_parked(|table| table.remove_expired(key, now_ms)) else { return };
                 if parked.is_idle() {
+                    parked.say_farewell();
                     worker.forget_open();
                 } else {
                     worker.resume(parked, true);
@@ -314,9 +344,10 @@ impl Worker {
         );
     }
 
-    /// Closes one without a word.
+    /// Closes one.
     pub(crate) fn drop_parked(&self, key: usize) {
-        if self.take_parked(|table| table.remove(key)).is_some() {
+        if let Some(mut parked) = self.take_parked(|table| table.remove(key)) {
+            parked.say_farewell();
             self.forget_open();
         }
     }
@@ -366,9 +397,8 @@ impl Worker {
     }
 }
 
-/// Reads once, into what room there is or is made for a line.
+/// Reads once, into what room there is.
 fn receive(socket: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> io::Result<usize> {
-    buffer.reserve(64);
     let room = buffer.spare_capacity_mut();
     let (start, len) = (room.as_mut_ptr().cast(), room.len());
     // SAFETY: `start` and `len` describe writable memory of `buffer`.
@@ -457,7 +487,7 @@ mod tests {
             requests,
             accepted_ms: 1,
             since_ms: 1,
-            memo: None,
+            luggage: None,
             input: input.to_vec(),
         };
         (client, parked)

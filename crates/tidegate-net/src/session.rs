@@ -208,9 +208,8 @@ impl Session {
     /// Whether nothing has come for so long that it may be [parked](crate::parked).
     pub(crate) fn is_quiet(&self, now_ms: u64, park_after_ms: u64) -> bool {
         let since_ms = self.waiting_since_ms.get();
-        // What TLS has to remember has no place in the table yet.
-        let may_be_parked = self.stream.is_plain() && !self.closing.get() && !self.expired.get();
-        since_ms != 0 && now_ms.saturating_sub(since_ms) >= park_after_ms && may_be_parked
+        let is_quiet = since_ms != 0 && now_ms.saturating_sub(since_ms) >= park_after_ms;
+        is_quiet && !self.closing.get() && !self.expired.get() && self.stream.may_be_parked()
     }
     /// Ends the wait for a request, so that the connection is [parked](crate::parked).
     pub(crate) fn begin_parking(&self) {

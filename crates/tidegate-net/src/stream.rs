@@ -18,7 +18,10 @@ use tokio::{
     net::{TcpStream, UnixStream},
 };
 
-use crate::{client_socket::ClientSocket, tls::TlsStream};
+use crate::{
+    client_socket::ClientSocket,
+    tls::{ParkedTls, TlsStream},
+};
 
 /// A connected socket.
 #[derive(Debug)]
@@ -70,6 +73,25 @@ impl Stream {
         match self {
             Stream::Client(socket) => Ok(socket.into_fd()),
             _ => closed(),
+        }
+    }
+    /// Takes a client's socket out of the event loop, and what TLS on it must not forget.
+    ///
+    /// # Errors
+    /// `NotConnected` for anything else.
+    pub(crate) fn park(self) -> io::Result<(OwnedFd, Option<ParkedTls>)> {
+        let (socket, tls) = match self {
+            Stream::Tls(stream) => stream.park(),
+            plain => (plain, None),
+        };
+        Ok((socket.into_fd()?, tls))
+    }
+    /// The stream of a socket that was parked.
+    pub(crate) fn unpark(socket: ClientSocket, tls: Option<ParkedTls>) -> Self {
+        let socket = Stream::Client(socket);
+        match tls {
+            Some(tls) => Stream::Tls(Box::new(TlsStream::resuming(socket, tls))),
+            None => socket,
         }
     }
     /// Reads what is there; appends to `buf` within its capacity, which must not be used up.
@@ -219,9 +241,9 @@ impl Stream {
             stream.say_farewell();
         }
     }
-    /// Whether nothing but the socket has to be remembered of the stream.
-    pub(crate) fn is_plain(&self) -> bool {
-        !matches!(self, Stream::Tls(_))
+    /// Whether what has to be remembered of the stream has a place with parked connections.
+    pub(crate) fn may_be_parked(&self) -> bool {
+        self.as_tls().is_none_or(TlsStream::may_be_parked)
     }
     /// A client's socket, for TLS to be spoken on; its handshake comes first.
     #[must_use]

@@ -5,11 +5,13 @@ mod support;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
-use rustls::pki_types::ServerName;
+use rcgen::{CertificateParams, KeyPair};
+use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConnection, StreamOwned};
-use support::authority::{Authority, ask, secure};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
+use support::authority::{Authority, Secure, ask, secure};
 use support::{Site, connect, free_port};
 
 /// A site with TLS on a second port, and the authority of its certificate for `localhost`.
@@ -336,6 +338,107 @@ fn sessions_are_resumed() {
         assert_eq!(resumed, [false, expected], "{server}");
         site.quit();
     }
+}
+
+/// Reads one answer, which has a length.
+fn answer(stream: &mut Secure) -> String {
+    let mut answer = String::new();
+    while !answer.ends_with("told\n") {
+        let mut part = [0; 1024];
+        let count = stream.read(&mut part).expect("a part of the answer");
+        assert!(count > 0, "the connection ends within {answer:?}");
+        answer.push_str(std::str::from_utf8(&part[..count]).expect("text"));
+    }
+    answer
+}
+
+/// A client that shows a certificate.
+fn visitor(authority: &Authority, version: &'static SupportedProtocolVersion) -> Arc<ClientConfig> {
+    let key = KeyPair::generate().expect("a key");
+    let params = CertificateParams::new(vec!["visitor".to_owned()]).expect("a name");
+    let certificate = params.signed_by(&key, &authority.issuer).expect("signed");
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.certificate.clone()).expect("a certificate");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[version]).expect("versions");
+    let key = PrivatePkcs8KeyDer::from(key.serialize_der()).into();
+    let client = builder.with_root_certificates(roots).with_client_auth_cert(vec![certificate.der().clone()], key);
+    Arc::new(client.expect("a certificate and its key"))
+}
+
+/// Long enough for a connection to be parked on a machine that is not busy. On a busy one less is tested.
+fn pause() {
+    std::thread::sleep(std::time::Duration::from_millis(150));
+}
+
+/// A site as [`secure_site`] gives, whose connections are parked early.
+fn parking_site(server: &str) -> (Site, Authority, u16) {
+    let (mut site, authority, port) = secure_site("");
+    std::fs::write(site.dir.join("conf/authority.crt"), &authority.pem).expect("written");
+    let tls = "ssl_certificate localhost.crt; ssl_certificate_key localhost.key;";
+    site.write_conf(&format!(
+        "error_log logs/error.log notice;\npid logs/nginx.pid;\nevents {{ park_after 20ms; }}\n\
+         http {{ server {{ listen 127.0.0.1:{}; listen 127.0.0.1:{port} ssl; {tls} {server}\n\
+         location = / {{ return 200 ok; }} }} }}\n",
+        site.port
+    ));
+    site.start();
+    (site, authority, port)
+}
+
+#[test]
+fn parked_connections_remember_their_handshake() {
+    let (mut site, authority, port) = parking_site(
+        "ssl_verify_client optional; ssl_client_certificate authority.crt; large_client_header_buffers 4 32k;\n\
+         location = /told {\n\
+         return 200 '$ssl_protocol $ssl_server_name $ssl_client_verify $connection_requests $http_x told\n'; }",
+    );
+    let long = "x".repeat(20_000);
+    for (version, name) in [(&TLS13, "TLSv1.3"), (&TLS12, "TLSv1.2")] {
+        let client = visitor(&authority, version);
+        let mut stream = secure(&client, connect(port).expect("the server accepts"), "localhost");
+        let mut told = |parts: &[&str]| {
+            for part in parts {
+                stream.write_all(part.as_bytes()).expect("sent");
+                stream.flush().expect("sent");
+                pause();
+            }
+            body(&answer(&mut stream)).to_owned()
+        };
+        let head = "GET /told HTTP/1.1\r\nHost: localhost\r\n";
+        let known = format!("{name} localhost SUCCESS");
+        assert_eq!(told(&[&format!("{head}\r\n")]), format!("{known} 1  told\n"));
+        assert_eq!(told(&[&format!("{head}\r\n")]), format!("{known} 2  told\n"));
+        assert_eq!(told(&["G", &head[1..], "X: here\r\n", "\r\n"]), format!("{known} 3 here told\n"));
+        // More than fits into one record, behind a byte for which the connection was parked.
+        assert_eq!(told(&["G", &format!("{}X: {long}\r\n\r\n", &head[1..])]), format!("{known} 4 {long} told\n"));
+    }
+    site.quit();
+}
+
+#[test]
+fn parked_connections_end_with_a_farewell() {
+    let (mut site, authority, port) =
+        parking_site("keepalive_timeout 300ms; location = /told { return 200 'told\n'; }");
+    let client = authority.client(&[&TLS13]);
+    let connected = || {
+        let mut stream = secure(&client, connect(port).expect("the server accepts"), "localhost");
+        stream.write_all(b"GET /told HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
+        answer(&mut stream);
+        pause();
+        stream
+    };
+    // What is written to a parked connection that its client has left is nobody's, and harms nobody.
+    drop(connected());
+    let mut cut = connected();
+    cut.sock.write_all(&[0x17, 3, 3, 0, 40, 1, 2, 3]).expect("sent");
+    drop(cut);
+    let mut garbage = connected();
+    garbage.sock.write_all(&[7; 40]).expect("sent");
+    assert!(garbage.read(&mut [0; 64]).is_err(), "an alert");
+    // An end without a farewell would be an error.
+    assert_eq!(connected().read(&mut [0; 64]).expect("a farewell"), 0);
+    site.quit();
 }
 
 #[test]

@@ -29,6 +29,10 @@ use crate::{
 /// Source: nginx, `ngx_http_ssl_handshake`.
 pub(super) async fn shake_hands(conn: &Rc<Connection>, worker: &Worker) -> bool {
     let Some(stream) = conn.stream.as_tls() else { return true };
+    if conn.tls.get().is_some() {
+        // It was parked since.
+        return true;
+    }
     let _reading = worker.reading();
     let timeout_ms = conn.config().default_http(conn.port).client_header_timeout_ms();
     if conn.config().has_handshake_scripts {

@@ -17,12 +17,19 @@ use std::{
     task::{Context, Poll, Wake, Waker, ready},
 };
 
-use crate::stream::Stream;
 use bytes::BufMut;
 use rustls::{
     ClientConnection, Connection, ServerConfig,
     server::{Accepted, Acceptor, ClientHello},
 };
+
+mod parked;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use parked::ParkedTls;
+
+use crate::stream::Stream;
 
 /// Records of one connection that wait for its socket, in bytes.
 ///
@@ -128,6 +135,29 @@ impl TlsStream {
     pub(crate) fn connecting(socket: Stream, conn: ClientConnection) -> Self {
         let state = RefCell::new(State::Open(Box::new(Connection::Client(conn))));
         TlsStream { socket, state, writer: RefCell::default(), heard: RefCell::default() }
+    }
+    /// A connection that was parked.
+    pub(crate) fn resuming(socket: Stream, parked: ParkedTls) -> Self {
+        let state = RefCell::new(State::Open(parked.into_connection()));
+        TlsStream { socket, state, writer: RefCell::default(), heard: RefCell::default() }
+    }
+    /// The socket and what must not be forgotten; `None` without a connection that has its settings.
+    pub(crate) fn park(self) -> (Stream, Option<ParkedTls>) {
+        let TlsStream { socket, state, writer: _, heard: _ } = self;
+        match state.into_inner() {
+            State::Open(conn) => (socket, Some(ParkedTls::of(conn))),
+            State::Plain | State::Hello(_) | State::Greeted(_) => (socket, None),
+        }
+    }
+    /// Whether nothing is under way but the wait for more input.
+    pub(crate) fn may_be_parked(&self) -> bool {
+        match &mut *self.state.borrow_mut() {
+            State::Open(conn) => {
+                let has_input = !matches!(conn.reader().fill_buf(), Err(e) if e.kind() == io::ErrorKind::WouldBlock);
+                !conn.is_handshaking() && !conn.wants_write() && !has_input
+            }
+            State::Plain | State::Hello(_) | State::Greeted(_) => false,
+        }
     }
     pub(crate) fn socket(&self) -> &Stream {
         &self.socket
@@ -528,62 +558,5 @@ impl Write for Records<'_> {
     }
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{
-        future::poll_fn,
-        sync::atomic::{AtomicBool, Ordering},
-    };
-
-    use rustls::{ClientConfig, RootCertStore, crypto::ring};
-    use tokio::net::UnixStream;
-
-    use super::*;
-
-    #[derive(Default)]
-    struct Woken(AtomicBool);
-
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.store(true, Ordering::SeqCst);
-        }
-    }
-
-    #[tokio::test]
-    async fn a_reader_with_records_to_send_leaves_the_writer_its_wake_up() {
-        let (socket, mut peer) = {
-            let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("sockets");
-            ours.set_nonblocking(true).expect("set");
-            (UnixStream::from_std(ours).expect("a socket of this runtime"), theirs)
-        };
-        let mut filled = 0;
-        while let Ok(count) = socket.try_write(&[0; 4096]) {
-            filled += count;
-        }
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("the provider has them")
-            .with_root_certificates(RootCertStore::empty())
-            .with_no_client_auth();
-        let name = "localhost".try_into().expect("a name");
-        let conn = ClientConnection::new(Arc::new(config), name).expect("settings that fit");
-        // It has its first message to send.
-        let stream = TlsStream::connecting(Stream::Unix(socket), conn);
-        assert!(stream.has_unsent());
-        let (writer, reader) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
-        let (writing, reading) = (Waker::from(writer.clone()), Waker::from(reader.clone()));
-        assert!(stream.poll_write_ready(&mut Context::from_waker(&writing)).is_pending());
-        assert!(stream.poll_read_ready(&mut Context::from_waker(&reading)).is_pending());
-        peer.read_exact(&mut vec![0; filled]).expect("what was sent");
-        let is_woken = |woken: &Woken| woken.0.load(Ordering::SeqCst);
-        poll_fn(|cx| {
-            cx.waker().wake_by_ref();
-            if is_woken(&writer) && is_woken(&reader) { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
-        assert!(stream.poll_write_ready(&mut Context::from_waker(&writing)).is_ready());
     }
 }
