@@ -49,6 +49,8 @@ const NEEDS: &[Need] = &[
     need(Group::Tests, "mysqldump", &["mariadb-client", "mariadb-client-10.6"]),
     // No `-core` package has the plugin of the login method `client_ed25519`.
     need(Group::Tests, "/usr/lib/mysql/plugin/auth_ed25519.so", &["mariadb-server", "mariadb-server-10.6"]),
+    // Nor has one HandlerSocket.
+    need(Group::Tests, "/usr/lib/mysql/plugin/handlersocket.so", &["mariadb-server", "mariadb-server-10.6"]),
     need(Group::Tests, "memcached", &["memcached"]),
     need(Group::Tests, "redis-server", &["redis-server"]),
     need(Group::Tests, "php-fpm", &["php-fpm"]),

@@ -19,7 +19,7 @@ pub(crate) fn settings(conf: &UpstreamConf) -> Settings {
     let mut settings = conf.settings(&[], "");
     settings.temp_file_bytes_max = 0;
     settings.intercept_errors = true;
-    settings.intercept_404 = true;
+    settings.intercept_always = 404..405;
     settings
 }
 

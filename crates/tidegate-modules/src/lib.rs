@@ -13,6 +13,7 @@ pub mod array_var;
 pub mod auth_basic;
 pub mod auth_request;
 pub mod autoindex;
+mod bound;
 mod cgi;
 pub mod charset;
 pub mod database;
@@ -28,6 +29,7 @@ pub mod geo;
 pub mod gunzip;
 pub mod gzip;
 pub mod gzip_static;
+pub mod handlersocket;
 pub mod headers;
 pub mod headers_more;
 mod hostnames;
@@ -125,6 +127,7 @@ pub static MODULES: &[&dyn AnyModule] = &[
     &memc::MODULE,
     &redis::MODULE,
     &redis2::MODULE,
+    &handlersocket::MODULE,
     &database::MODULE,
     &database::BLOCK,
     &drizzle::MODULE,

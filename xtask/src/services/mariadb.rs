@@ -3,10 +3,14 @@
 use super::{command, last_words, namespace, program};
 use crate::cases::Vars;
 use crate::paths;
+use crate::ports::free_port;
 use crate::process::Process;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+/// The plugin HandlerSocket, where Debian's package puts it.
+const HANDLER_SOCKET: &str = "/usr/lib/mysql/plugin/handlersocket.so";
 
 /// The port of MySQL's protocol.
 pub(super) const USUAL_PORT: u16 = 3306;
@@ -18,8 +22,31 @@ pub(super) fn spawn(dir: &Path, port: u16, durable: bool, vars: &mut Vars) -> Re
     vars.set("TEST_MARIADB_SOCKET", socket(dir).display());
     vars.set("TEST_MARIADB_CA", fixture("mariadb-cert.pem").display());
     let mut server = command("mariadbd", dir)?;
-    server.env("TMPDIR", dir).args(arguments(dir, port, durable));
+    server.env("TMPDIR", dir).args(arguments(dir, port, durable)).args(handler_socket(durable, vars));
     Process::spawn(&mut server)
+}
+
+/// Arguments for the plugin HandlerSocket, at ports for reading and for writing.
+fn handler_socket(durable: bool, vars: &mut Vars) -> Vec<String> {
+    if !Path::new(HANDLER_SOCKET).exists() {
+        return Vec::new();
+    }
+    let (port, port_wr) = (free_port(), free_port());
+    vars.set("TEST_HANDLERSOCKET_PORT", port);
+    vars.set("TEST_HANDLERSOCKET_WRITE_PORT", port_wr);
+    // What is measured is one thread that has it all to itself; by default there are sixteen.
+    let threads = if durable { 16 } else { 1 };
+    vec![
+        "--plugin-maturity=beta".to_owned(),
+        "--plugin-load-add=handlersocket.so".to_owned(),
+        "--handlersocket-address=127.0.0.1".to_owned(),
+        format!("--handlersocket-port={port}"),
+        format!("--handlersocket-port-wr={port_wr}"),
+        format!("--handlersocket-threads={threads}"),
+        "--handlersocket-threads-wr=1".to_owned(),
+        "--handlersocket-plain-secret=".to_owned(),
+        "--handlersocket-plain-secret-wr=".to_owned(),
+    ]
 }
 
 /// The same on [`USUAL_PORT`] in a network namespace of its own.

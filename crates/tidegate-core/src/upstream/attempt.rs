@@ -10,7 +10,7 @@ use super::{
     Address,
     balance::Lease,
     exchange::{CONNECTING, Exchange, HeadPart, Protocol, READING_HEAD, SHAKING_HANDS, Stop},
-    failure::{Failure, is_repeatable},
+    failure::Failure,
     keepalive,
     lane::UnderWay,
     send::Sent,
@@ -59,6 +59,7 @@ impl<P: Protocol> Exchange<'_, P> {
             bind: attempt.bind.or_else(|| self.settings.bind(self.req)),
             socket_keepalive: self.settings.socket_keepalive,
             key: attempt.keepalive_key.as_ref(),
+            state: self.protocol.connection_state(),
             tls: self.tls(),
         }
     }
@@ -73,7 +74,7 @@ impl<P: Protocol> Exchange<'_, P> {
     }
 
     fn can_repeat(&self) -> bool {
-        !self.sent || (is_repeatable(self.req.method.get()) && !self.body.is_arriving())
+        !self.sent || (self.protocol.is_repeatable(self.req) && !self.body.is_arriving())
     }
 
     async fn connect(&self, destination: Destination<'_>) -> Result<Socket, Stop> {
@@ -167,6 +168,7 @@ impl<P: Protocol> Exchange<'_, P> {
     /// Sends the request and reads the head of the answer.
     async fn converse(&mut self, socket: &mut Socket, reused: bool) -> Result<(), Stop> {
         self.begin_answer();
+        self.greet(reused);
         // Nobody has asked yet: what is there is not the answer to this request, or not it alone.
         let is_quiet = !matches!(socket.stream.try_peek(), Ok(true));
         let sent = self.send(socket, reused).await;
@@ -178,6 +180,24 @@ impl<P: Protocol> Exchange<'_, P> {
         self.req.update_try(|last| last.bytes_received = socket.received);
         head?;
         self.head_came(socket)
+    }
+
+    /// Puts ahead of the request what a new connection has to begin with, and nothing on one that was kept.
+    fn greet(&mut self, reused: bool) {
+        let former = std::mem::take(&mut self.greeting_bytes);
+        let mut greeting = Vec::new();
+        if !reused {
+            self.protocol.write_greeting(&mut greeting);
+        }
+        if former == 0 && greeting.is_empty() {
+            return;
+        }
+        self.greeting_bytes = greeting.len();
+        self.req.upstream_record_mut(|record| {
+            let move_along = |at: usize| at - former + greeting.len();
+            record.uri = move_along(record.uri.start)..move_along(record.uri.end);
+            record.request.splice(..former, greeting.iter().copied());
+        });
     }
 
     /// There is a connection: forgets what another peer has said.
@@ -209,7 +229,7 @@ impl<P: Protocol> Exchange<'_, P> {
         let failure = Failure::Status(status);
         let allowed = status >= 300
             && self.selection.tries > 1
-            && self.settings.next.allow(failure, self.sent, self.req.method.get());
+            && self.settings.next.allow(failure, self.sent, self.protocol.is_repeatable(self.req));
         if allowed { Err(failure.into()) } else { Ok(()) }
     }
 

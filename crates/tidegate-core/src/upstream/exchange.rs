@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use bstr::BString;
+use bstr::{BStr, BString};
 use tidegate_http::{BodyPart, Known, ResponseHead};
 
 use super::{
@@ -17,7 +17,7 @@ use super::{
     balance::{Lease, NoPeer, Selection},
     body::{Promise, SendBody},
     caching::Caching,
-    failure::Failure,
+    failure::{Failure, is_repeatable},
     lane::Measure,
     record::{Asked, Try},
     send::Unsent,
@@ -57,6 +57,20 @@ pub trait Protocol {
     /// Appends the key that tells responses apart in a cache, where the configuration has none. `scheme` is the one that peers
     /// are asked with.
     fn write_cache_key(&self, _req: &Rc<Request>, _scheme: &str, _out: &mut Vec<u8>) {}
+
+    /// What [`write_greeting`](Self::write_greeting) says: a connection that is kept serves only requests that would say the same.
+    fn connection_state(&self) -> &BStr {
+        BStr::new(b"")
+    }
+
+    /// Appends what a new connection needs ahead of its first request, whose answers come ahead of that request's. Called for
+    /// each new connection, behind [`begin_try`](Self::begin_try). A protocol that greets does not [share](Self::shares).
+    fn write_greeting(&mut self, _out: &mut Vec<u8>) {}
+
+    /// Whether sending the request twice is the same as sending it once.
+    fn is_repeatable(&self, req: &Request) -> bool {
+        is_repeatable(req.method.get())
+    }
 
     /// The request may be under way on a connection together with others, and be sent again if that connection breaks: it only
     /// reads, what [`write_request`](Self::write_request) wrote is all of it, and the server answers in order. Answers how
@@ -179,6 +193,8 @@ pub struct Exchange<'a, P> {
     pub(super) is_whole: bool,
     pub(super) body: SendBody,
     pub(super) promise: Promise,
+    /// How much of what is sent is what a new connection begins with.
+    pub(super) greeting_bytes: usize,
     /// The rest of a loaded body, when the peer answers before it has all.
     pub(super) unsent: Option<Box<Unsent>>,
     /// The response is read as fast as it comes.
@@ -223,6 +239,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             is_whole: false,
             body,
             promise: Promise::Unclear,
+            greeting_bytes: 0,
             unsent: None,
             buffering: settings.buffering,
             disk_failed: false,
@@ -373,6 +390,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         // Variables in the request may look at the record, so it is not borrowed meanwhile.
         let mut request = self.req.upstream_record_mut(|record| std::mem::take(&mut record.request));
         request.clear();
+        self.greeting_bytes = 0;
         let written = self.protocol.write_request(self.req, self.body, &mut request);
         let Written { uri, promise } = written.as_ref().cloned().unwrap_or_default();
         self.promise = promise;
@@ -423,7 +441,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         let elapsed_ms = clock::steady_ms().saturating_sub(self.started_ms);
         let too_late = settings.next_timeout_ms > 0 && elapsed_ms >= settings.next_timeout_ms;
         let again = self.selection.tries > 0
-            && settings.next.allow(failure, self.sent, self.req.method.get())
+            && settings.next.allow(failure, self.sent, self.protocol.is_repeatable(self.req))
             && !(self.sent && self.body.is_arriving())
             && !too_late;
         (!again).then_some(Step::Status(status))

@@ -77,6 +77,15 @@ impl Failures {
         ("off", Failures(OFF)),
     ];
 
+    /// Words for protocols whose answers are rows.
+    pub const ROW_WORDS: &'static [(&'static str, Failures)] = &[
+        ("error", Failures(ERROR)),
+        ("timeout", Failures(TIMEOUT)),
+        ("invalid_response", Failures(INVALID_HEADER)),
+        ("non_idempotent", Failures(NON_IDEMPOTENT)),
+        ("off", Failures(OFF)),
+    ];
+
     /// `error timeout`
     pub const DEFAULT: Failures = Failures(ERROR | TIMEOUT);
 
@@ -94,14 +103,14 @@ impl Failures {
         Failures(self.0 | other.0)
     }
 
-    /// Whether another peer may be asked after this failure. A request that changes things is not sent twice unless the
-    /// configuration says so.
-    pub fn allow(self, failure: Failure, sent: bool, method: Method) -> bool {
+    /// Whether another peer may be asked after this failure. A request that was `sent` and changes things is not sent twice
+    /// unless the configuration says so.
+    pub fn allow(self, failure: Failure, sent: bool, is_repeatable: bool) -> bool {
         let mut wanted = failure.bit();
         if wanted == 0 {
             return false;
         }
-        if sent && !is_repeatable(method) {
+        if sent && !is_repeatable {
             wanted |= NON_IDEMPOTENT;
         }
         self.0 & OFF == 0 && self.0 & wanted == wanted
@@ -180,7 +189,7 @@ mod tests {
     fn check(words: &[&str], failure: Failure, sent: bool, method: Method, expected: bool) {
         let set = Failures::HTTP_WORDS.iter().filter(|(word, _)| words.contains(word));
         let set = set.fold(Failures(0), |set, (_, failures)| set.and(*failures));
-        assert_eq!(set.allow(failure, sent, method), expected, "{words:?} {failure:?}");
+        assert_eq!(set.allow(failure, sent, is_repeatable(method)), expected, "{words:?} {failure:?}");
     }
 
     #[test]

@@ -49,8 +49,8 @@ impl<P: Protocol> Exchange<'_, P> {
         if self.is_stored {
             return None;
         }
-        if self.settings.intercept_404 && head.status == 404 {
-            return Some(Step::Status(404));
+        if self.settings.intercept_always.contains(&head.status) {
+            return Some(Step::Status(head.status));
         }
         if !self.settings.intercept_errors || head.status < 300 {
             return None;

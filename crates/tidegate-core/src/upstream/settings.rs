@@ -2,7 +2,7 @@
 //!
 //! A module embeds an [`UpstreamConf`] in its configuration; [`super::directives`] fills it.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use bstr::{BString, ByteSlice};
 use tidegate_http::Known;
@@ -167,7 +167,7 @@ impl UpstreamConf {
             watch_client: !self.ignore_client_abort.unwrap_or(false),
             ignored: self.ignore_headers.unwrap_or_default(),
             intercept_errors: self.intercept_errors.unwrap_or(false),
-            intercept_404: false,
+            intercept_always: 0..0,
             next: self.next_upstream.unwrap_or(Failures::DEFAULT),
             next_timeout_ms: ms(self.next_upstream_timeout, 0),
             next_tries: u32::try_from(self.next_upstream_tries.unwrap_or(0)).unwrap_or(u32::MAX),
@@ -222,8 +222,8 @@ pub struct Settings {
     pub ignored: Ignored,
     /// Statuses from 300 on lead to error pages, where the configuration has them.
     pub intercept_errors: bool,
-    /// The status 404 leads to an error page even so: the server's own, if there is no other.
-    pub intercept_404: bool,
+    /// These statuses lead to error pages even so: the server's own, if there is no other.
+    pub intercept_always: Range<u16>,
     /// Failures after which another peer is asked.
     pub next: Failures,
     /// No more peers are asked after this time, in milliseconds; 0 for no limit.

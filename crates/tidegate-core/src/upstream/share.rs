@@ -6,7 +6,7 @@ use super::{
     balance::Lease,
     body::SendBody,
     exchange::{Exchange, Protocol, READING_HEAD, Stop},
-    failure::{Failure, is_repeatable},
+    failure::Failure,
     lane::{self, Measure, Outcome},
     socket::Socket,
 };
@@ -43,7 +43,7 @@ impl<P: Protocol> Exchange<'_, P> {
         let may_share = attempt.keepalive.connections > 0
             && self.tls().is_none()
             && self.body == SendBody::None
-            && is_repeatable(self.req.method.get());
+            && self.protocol.is_repeatable(self.req);
         if !may_share {
             return None;
         }

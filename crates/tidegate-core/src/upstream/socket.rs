@@ -67,6 +67,8 @@ pub struct Destination<'a> {
     pub socket_keepalive: bool,
     /// Text of a balancer that must agree as well.
     pub key: &'a BStr,
+    /// What the protocol has told the peer when the connection was made.
+    pub state: &'a BStr,
     /// How TLS is spoken, if it is.
     pub tls: Option<&'a TlsPeer>,
 }
@@ -79,20 +81,21 @@ struct OwnedDestination {
     bind: Option<Bind>,
     socket_keepalive: bool,
     key: BString,
+    state: BString,
     tls: Option<TlsPeer>,
 }
 
 impl Destination<'_> {
     fn to_owned(self) -> OwnedDestination {
-        let Destination { group, scheme, address, bind, socket_keepalive, key, tls } = self;
-        let (address, key, tls) = (address.clone(), key.into(), tls.cloned());
-        OwnedDestination { group, scheme, address, bind, socket_keepalive, key, tls }
+        let Destination { group, scheme, address, bind, socket_keepalive, key, state, tls } = self;
+        let (address, key, state, tls) = (address.clone(), key.into(), state.into(), tls.cloned());
+        OwnedDestination { group, scheme, address, bind, socket_keepalive, key, state, tls }
     }
 }
 
 impl OwnedDestination {
     fn borrow(&self) -> Destination<'_> {
-        let OwnedDestination { group, scheme, address, bind, socket_keepalive, key, tls } = self;
+        let OwnedDestination { group, scheme, address, bind, socket_keepalive, key, state, tls } = self;
         Destination {
             group: *group,
             scheme,
@@ -100,6 +103,7 @@ impl OwnedDestination {
             bind: *bind,
             socket_keepalive: *socket_keepalive,
             key: key.as_bstr(),
+            state: state.as_bstr(),
             tls: tls.as_ref(),
         }
     }

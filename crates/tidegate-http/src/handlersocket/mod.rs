@@ -1,5 +1,5 @@
-//! DeNA's HandlerSocket protocol, which reaches the rows of a MySQL table by an index: what clients ask ([`request`]) and what a
-//! server answers ([`answer`]).
+//! DeNA's HandlerSocket protocol, which reaches the rows of a MySQL table by an index: what clients ask ([`request`]), what a
+//! server answers ([`answer`]), and how a client reads that ([`reply`]).
 //!
 //! Requests and answers are lines of tokens. A token is NULL, which is a byte 0 alone, or a string, in which bytes below 16
 //! stand as 1 and the byte plus 64.
@@ -18,6 +18,7 @@
 //! Source: DeNA, HandlerSocket plugin, `docs-en/protocol.en.txt`, and the behaviour of MariaDB 10.11's.
 
 pub mod answer;
+pub mod reply;
 pub mod request;
 
 /// Between two tokens.

@@ -39,8 +39,8 @@ use tidegate_core::{
     variable::VariableDef,
 };
 
-use self::{backend::Backend, params::Bound, query::Queries, server::ServerDraft};
-use crate::zone::Zones;
+use self::{backend::Backend, query::Queries, server::ServerDraft};
+use crate::{bound::Bound, zone::Zones};
 
 /// What the directives say at one level.
 #[derive(Default)]
@@ -52,7 +52,7 @@ pub struct Conf {
     /// Place of `drizzle_pass` in the configuration.
     pass_span: Option<Span>,
     /// `drizzle_param`: names with values.
-    pub drizzle_param: Option<Vec<(BString, Bound)>>,
+    drizzle_param: Option<Vec<(BString, Bound)>>,
     /// `drizzle_connect_timeout`
     pub drizzle_connect_timeout: Option<Duration>,
     /// `drizzle_send_query_timeout`

@@ -1,18 +1,9 @@
 //! `drizzle_param`: `:name` in a statement becomes `?` with a bound value.
-//!
-//! `$arg_name` is nginx's: as the client has sent it, `Tom%20Cat`. Nobody wants that in a database, so it is decoded here,
-//! unless `raw` is asked for.
 
 use std::collections::HashMap;
 
 use bstr::{BStr, BString, ByteSlice};
-use tidegate_core::{
-    conf::Build,
-    request::Request,
-    template::{Part, Template},
-    variable::VariableId,
-};
-use tidegate_http::escape::unescape_form;
+use tidegate_core::request::Request;
 use tidegate_mysql::Sharing;
 use tidegate_rows::{Param, Statement};
 
@@ -21,59 +12,6 @@ use super::{
     backend::{Pipeline, Run},
     query::{Query, Traits},
 };
-
-/// The prefix of variables that hold what a client has encoded.
-const ENCODED: &[u8] = b"arg_";
-
-/// The value of a `drizzle_param`.
-#[derive(Debug, Clone)]
-pub struct Bound {
-    value: Template,
-    /// Variables of the template that are decoded.
-    encoded: Box<[VariableId]>,
-}
-
-impl Bound {
-    /// A value; `is_raw` leaves arguments as they were sent.
-    pub(super) fn new(value: Template, is_raw: bool, build: &Build<'_>) -> Self {
-        let variables = value.parts().iter().filter_map(|part| match part {
-            Part::Variable(id) if !is_raw => Some(*id),
-            _ => None,
-        });
-        let encoded = variables.filter(|id| build.variables.name(*id).starts_with(ENCODED)).collect();
-        Self { value, encoded }
-    }
-
-    /// The value for a request. A variable that has none is NULL if nothing stands beside it.
-    fn eval(&self, req: &Request) -> Param {
-        match self.value.as_variable() {
-            Some(id) => req.variable_bytes(id).map_or(Param::Null, |value| {
-                let is_encoded = self.encoded.contains(&id);
-                Param::Bytes(if is_encoded { decoded(&value).into() } else { value.into() })
-            }),
-            None if self.encoded.is_empty() => Param::Bytes(self.value.eval(req).into()),
-            None => {
-                let mut out = Vec::new();
-                for part in self.value.parts() {
-                    match part {
-                        Part::Variable(id) if self.encoded.contains(id) => {
-                            out.extend(req.variable_bytes(*id).map(|value| decoded(&value)).unwrap_or_default());
-                        }
-                        part => part.write(req, &mut out),
-                    }
-                }
-                Param::Bytes(out.into())
-            }
-        }
-    }
-}
-
-/// A value that a client has sent in a form or a link, as it was meant.
-fn decoded(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    unescape_form(text, &mut out);
-    out
-}
 
 /// A statement with its parameters, for one request.
 pub(super) struct Statements {
@@ -94,8 +32,10 @@ impl Statements {
         let Some(params) = &conf.drizzle_param else {
             return Ok(Statements { sql, params: Vec::new(), traits });
         };
-        let values: HashMap<&BStr, Param> =
-            params.iter().map(|(name, value)| (name.as_bstr(), value.eval(req))).collect();
+        let values: HashMap<&BStr, Param> = params
+            .iter()
+            .map(|(name, value)| (name.as_bstr(), value.eval(req).map_or(Param::Null, Param::Bytes)))
+            .collect();
         let (sql, names) = replace_names(&sql);
         let params = names
             .iter()
@@ -177,18 +117,6 @@ pub(super) fn skip_quoted(sql: &[u8], at: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn arguments_are_decoded() {
-        let check = |sent: &str, expected: &str| assert_eq!(decoded(sent.as_bytes()), expected.as_bytes(), "{sent}");
-        check("Tom%20Cat", "Tom Cat");
-        check("Tom+Cat", "Tom Cat");
-        check("Zo%C3%ab", "Zoë");
-        check("100%", "100%");
-        check("%4", "%4");
-        check("%zz%2B", "%zz+");
-        check("", "");
-    }
 
     #[track_caller]
     fn check(sql: &str, expected: &str, expected_names: &[&str]) {
