@@ -474,8 +474,12 @@ impl Schema {
             }
         };
         self.anchor.get_or_init(|| vfs::anchor(&CString::new(self.path.as_os_str().as_bytes()).ok()?));
-        let wanted = catalog::views::are_wanted(&conn, loaded.tables.values().map(AsRef::as_ref));
-        self.views_wanted.store(wanted.map_err(|error| to_server_error(&error))?, Ordering::Release);
+        let wanted = catalog::views::are_wanted(&conn, loaded.tables.values().map(AsRef::as_ref))
+            .map_err(|error| to_server_error(&error))?;
+        if wanted {
+            catalog::views::remove_foreign(&mut conn).map_err(|error| to_server_error(&error))?;
+        }
+        self.views_wanted.store(wanted, Ordering::Release);
         let loaded = self.numbered(loaded);
         *catalog = Some(Arc::clone(&loaded));
         Ok(loaded)

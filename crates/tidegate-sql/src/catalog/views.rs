@@ -24,6 +24,9 @@ use crate::{
 pub(super) const TABLE: &str =
     "CREATE TABLE IF NOT EXISTS tg_view (table_id INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT;";
 
+/// Definitions that are views, or belong to one: the engine makes no triggers.
+const IS_VIEW: &str = "type IN ('view', 'trigger')";
+
 /// Underscores in front of a name: more tables than this whose names differ by case only have no view.
 const UNDERSCORES_MAX: usize = 16;
 /// Members of an ENUM or SET that a view names; it shows the numbers of longer types. Connections keep views in memory.
@@ -39,7 +42,28 @@ pub(crate) fn hide(conn: &Conn) -> Result<(), SqliteError> {
     if !are_there(conn)? {
         return Ok(());
     }
-    conn.write_definitions(|conn| conn.execute("DELETE FROM sqlite_schema WHERE type = 'view'; DELETE FROM tg_view"))
+    remove(conn)
+}
+
+/// Removes what other programs have defined in a file that shows no table: a process that was killed has left the names free.
+///
+/// # Errors
+/// SQLite's.
+pub(crate) fn remove_foreign(conn: &mut Conn) -> Result<(), SqliteError> {
+    let sql = format!("SELECT 1 FROM sqlite_schema WHERE {IS_VIEW} LIMIT 1");
+    if conn.prepare(&sql)?.step()? == Step::Done {
+        return Ok(());
+    }
+    conn.begin_immediate()?;
+    remove(conn)?;
+    conn.commit()
+}
+
+fn remove(conn: &Conn) -> Result<(), SqliteError> {
+    let sql = format!("DELETE FROM sqlite_schema WHERE {IS_VIEW}; DELETE FROM tg_view");
+    conn.write_definitions(|conn| conn.execute(&sql))?;
+    // Reads all definitions.
+    are_there(conn).map(drop)
 }
 
 /// Makes the views of all tables in a file that has none of them, inside of the caller's transaction.

@@ -276,6 +276,22 @@ async fn views_stand_in_files_that_no_engine_has_changed_since() {
     drop(session);
     fixture.engine = None;
     assert_eq!(plainly(&file, VIEWS).unwrap(), "cats,dogs");
+
+    // What somebody has defined there meanwhile stands in nobody's way: not even a view that cannot be read.
+    plainly(&file, "DROP VIEW cats").unwrap();
+    plainly(&file, "DROP VIEW dogs").unwrap();
+    plainly(&file, "DELETE FROM tg_view").unwrap();
+    plainly(&file, "CREATE VIEW cats AS SELECT nosuch FROM t1").unwrap();
+    plainly(&file, "CREATE VIEW mine AS SELECT 1").unwrap();
+    plainly(&file, "CREATE TRIGGER mine_too INSTEAD OF INSERT ON mine BEGIN SELECT 1; END").unwrap();
+    let mut session = reopen(&mut fixture);
+    assert_eq!(one(&mut session, "SELECT name FROM cats WHERE id = 1").await, "Tom");
+    run(&mut session, "ALTER TABLE cats CHANGE COLUMN age years INT; ALTER TABLE cats DROP COLUMN years").await;
+    drop(session);
+    fixture.engine = None;
+    assert_eq!(plainly(&file, VIEWS).unwrap(), "cats,dogs");
+    assert_eq!(plainly(&file, "SELECT * FROM cats WHERE id = 1").unwrap(), "1|Tom");
+    assert_eq!(plainly(&file, "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger'").unwrap(), "0");
 }
 
 /// What a statement answers in the files as the engine's process would leave them if it were killed now.
