@@ -12,6 +12,7 @@ use crate::{
     engine::Schema,
     errors,
     parse::KeyKind,
+    row_locks::Resource,
     store::conn::{Cell, SqliteError, Step, to_server_error},
     task,
     value::Datum,
@@ -126,13 +127,13 @@ impl Writer<'_> {
         table: &Table,
         row: &[Datum],
     ) -> ServerError {
-        if is_foreign_key(error)
-            && let Some(watch) = self.conn.watch()
-        {
-            let place = |name: &str| table.position(name.strip_prefix('c')?.parse().ok()?);
-            watch.meet_parents(table.id, |name| place(name).map_or(Cell::Null, |position| row[position].as_cell()));
-        }
-        self.go_on().err().unwrap_or_else(|| self.child_error(error, schema, table, row))
+        let place = |name: &str| table.position(name.strip_prefix('c')?.parse().ok()?);
+        let value = |name: &str| place(name).map_or(Cell::Null, |position| row[position].as_cell());
+        let kept = match is_foreign_key(error) {
+            true => self.meet(schema, table, |watch| watch.keep_parents(table.id, value)),
+            false => self.go_on(),
+        };
+        kept.err().unwrap_or_else(|| self.child_error(error, schema, table, row))
     }
 
     /// The error of a row whose parent is missing: 1452 with the key that refused it.
@@ -185,7 +186,8 @@ impl Writer<'_> {
         met.err().unwrap_or_else(|| self.parent_error(error, schema, table))
     }
 
-    /// Sees that nobody is about to change the rows that refer to a row.
+    /// Sees that nobody is about to change the rows that refer to a row. A transaction of several statements keeps the first of each
+    /// foreign key that may have refused a change of that.
     ///
     /// # Errors
     /// [`errors::STOPPED`] if somebody is.
@@ -207,9 +209,16 @@ impl Writer<'_> {
                 );
                 let mut stmt = self.conn.prepare(&sql).map_err(internal)?;
                 stmt.bind(1, Cell::Int(rowid)).map_err(internal)?;
+                let refuses = |action: &str| matches!(action, "RESTRICT" | "NO ACTION");
+                let mut is_reason = refuses(&key.on_delete) || refuses(&key.on_update);
                 while stmt.step().map_err(internal)? == Step::Row {
-                    if let Cell::Int(rowid) = stmt.cell(0) {
-                        self.meet_row(child, rowid, false)?;
+                    let Cell::Int(rowid) = stmt.cell(0) else { continue };
+                    self.meet_row(child, rowid, false)?;
+                    if std::mem::take(&mut is_reason)
+                        && let Some(watch) = self.conn.watch()
+                    {
+                        watch.keep(Resource::Row { table: child.id, rowid });
+                        self.go_on()?;
                     }
                 }
             }

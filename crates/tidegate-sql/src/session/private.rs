@@ -347,10 +347,6 @@ impl Core {
         transaction.lock_reach(&self.env, reach, mode)?;
         let owner = transaction.owner_id();
         let place = transaction.place()?;
-        if !place.conn.is_private() {
-            // What the writer reads is locked because nobody else writes.
-            place.former = None;
-        }
         let filter = RowFilter { locks: Arc::clone(&home.rows), owner, only_own: false };
         self.env.row_filter.replace(Some(filter.clone()));
         let mut found = Vec::new();
@@ -367,8 +363,9 @@ impl Core {
             found.into_iter().for_each(|(resource, mode)| watch.lock(resource, mode));
             Ok(())
         };
-        let holds = Holds { owner, notes: None };
-        let locked = under_watch(&mut place.conn, &home.rows, holds, true, &self.env, |_| Ok(()), lock);
+        let Place { conn, former, .. } = place;
+        let holds = Holds { owner, notes: former.as_mut().and_then(Former::notes) };
+        let locked = under_watch(conn, &home.rows, holds, true, &self.env, |_| Ok(()), lock);
         if place.conn.is_private() {
             // From now on others may take and give back what was left out.
             self.env.row_filter.replace(Some(RowFilter { only_own: true, ..filter }));

@@ -18,7 +18,7 @@ use crate::{
     parse::Statement,
     row_locks::{Mode, Resource},
     session::{Env, Stopped},
-    store::private::watch::Stop,
+    store::private::{former::Former, watch::Stop},
     translate::Source,
     value::Val,
 };
@@ -165,19 +165,23 @@ impl Plan {
 }
 
 impl Transaction {
-    /// Locks the row that the statement is about to reach, also if there is none. On the connection of the writer there is nothing to
-    /// be locked.
+    /// Locks the row that the statement is about to reach, also if there is none. For the schema's only writer there is nothing to be
+    /// locked, unless it may become a private transaction again.
     ///
     /// # Errors
     /// [`errors::STOPPED`] if somebody else has locked it.
     pub(super) fn lock_reach(&mut self, env: &Env, reach: Reach, mode: Mode) -> Res<()> {
         let place = self.place()?;
         let Reach::Row(resource) = reach else { return Ok(()) };
-        if !place.conn.is_private() {
-            return Ok(());
-        }
         let owner = place.owner();
-        if owner.take(resource, mode).is_some() {
+        let is_free = if place.conn.is_private() {
+            owner.take(resource, mode).is_some()
+        } else {
+            let Some(notes) = place.former.as_mut().and_then(Former::notes) else { return Ok(()) };
+            notes.add(resource, mode);
+            owner.locks().admits(Some(owner.id()), resource, mode)
+        };
+        if is_free {
             return Ok(());
         }
         env.stopped.set(Some(Stopped { rows: Arc::clone(owner.locks()), stop: Stop::Blocked(resource, mode) }));

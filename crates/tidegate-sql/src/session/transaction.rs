@@ -380,7 +380,7 @@ impl Transaction {
 
     /// As [`write`](Self::write), also for a query that locks rows.
     pub(super) fn write_or_lock(&mut self, env: &Env, plan: &Plan, stmts: &mut Vec<Stmt>, need: Need) -> Res<()> {
-        let (current, explicit, alone) = (self.current, self.explicit, self.runs_alone());
+        let (current, explicit) = (self.current, self.explicit);
         let mut others = self.places.iter_mut().enumerate().filter(|(index, _)| *index != current);
         if others.any(|(_, place)| place.guard.is_some() || place.has_private_changes()) {
             return Err(errors::unsupported("a transaction that writes to several schemas"));
@@ -418,7 +418,7 @@ impl Transaction {
         } else if place.pool.schema.keeps_from(env, &tables) {
             return Err(errors::deadlock());
         }
-        if need == Need::Writer || alone {
+        if need == Need::Writer {
             // What it reads is locked because nobody else writes.
             place.former = None;
         }

@@ -30,7 +30,7 @@ use crate::{
     store::{
         conn::{Conn, Stmt, to_server_error},
         pool::Pool,
-        private::watch::Watch,
+        private::{former::Former, watch::Watch},
     },
     task,
     translate::{Inputs, dml::InsertPlan},
@@ -291,8 +291,7 @@ impl Core {
         let Place { conn, former, .. } = transaction.place()?;
         entry.prepared_on(conn, hash);
         let before = task::suspensions();
-        let notes = former.as_mut().filter(|former| former.is_whole()).map(|former| &mut former.notes);
-        let holds = Holds { owner, notes };
+        let holds = Holds { owner, notes: former.as_mut().and_then(Former::notes) };
         let written = write_on(conn, plan, home, &mut entry.stmts, constants, memory_max, savepoint, holds);
         entry.brief = task::suspensions() == before;
         let written = match written {

@@ -188,7 +188,7 @@ fn a_bulk_load_whose_client_pauses_lets_others_write() {
 }
 
 /// What a load does with rows that are as before afterwards, and what others must wait for then.
-const MET: [(&str, &[u16], &[&str]); 9] = [
+const MET: [(&str, &[u16], &[&str]); 11] = [
     ("UPDATE t SET n = 10 WHERE id = 1", &[], &["UPDATE t SET n = 0 WHERE id = 1"]),
     ("UPDATE t SET n = 11 WHERE id = 1; UPDATE t SET n = 10 WHERE id = 1", &[], &["DELETE FROM t WHERE id = 1"]),
     ("DELETE FROM t WHERE id = 1; INSERT INTO t VALUES (1, 10, 1)", &[], &["UPDATE t SET n = n + 1 WHERE id = 1"]),
@@ -200,6 +200,8 @@ const MET: [(&str, &[u16], &[&str]); 9] = [
         &[1062],
         &["UPDATE t SET u = 8 WHERE id = 2", "UPDATE t SET n = 0 WHERE id = 1"],
     ),
+    ("SELECT n FROM t WHERE u = 1 FOR UPDATE", &[], &["SELECT n FROM t WHERE id = 1 FOR SHARE"]),
+    ("SELECT n FROM t WHERE u = 1 FOR SHARE", &[], &["UPDATE t SET n = 0 WHERE id = 1"]),
     ("REPLACE INTO t VALUES (1, 10, 1)", &[], &["UPDATE t SET n = 0 WHERE id = 1"]),
     (
         "UPDATE t SET u = 8 WHERE id = 1; UPDATE t SET u = 1 WHERE id = 1; INSERT INTO t VALUES (1, 0, 0) ON DUPLICATE KEY UPDATE n = 10",
@@ -228,6 +230,31 @@ fn a_bulk_load_keeps_what_it_has_met() {
             assert_eq!(ok(run(&mut a, "SELECT n, u FROM t WHERE id = 1; COMMIT").await), [10, 1]);
             ok(run(&mut b, others[0]).await);
         }
+    });
+}
+
+#[test]
+fn a_serializable_bulk_load_keeps_what_it_has_named() {
+    local(async {
+        let fixture = Fixture::new("bulk-serializable", TABLES).await;
+        let (mut a, mut b) = (fixture.session(), fixture.session());
+        ok(run(&mut b, "SET innodb_lock_wait_timeout = 0").await);
+        ok(run(&mut a, "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE").await);
+        ok(run(&mut a, &format!("BEGIN; {}", many(1, 1201))).await);
+        assert_eq!(ok(run(&mut a, "SELECT n FROM t WHERE id = 1; SELECT n FROM t WHERE id = 7").await), [10]);
+        another_writes(&fixture).await;
+        for statement in ["UPDATE t SET n = 0 WHERE id = 1", "INSERT INTO t VALUES (7, 7, 7)"] {
+            assert_eq!(run(&mut b, statement).await, Err(1205), "{statement}");
+        }
+        ok(run(&mut b, "SELECT n FROM t WHERE id = 1 FOR SHARE; UPDATE t SET n = n + 1 WHERE id = 2").await);
+        // Others may not change what a search has found, or would find now.
+        assert_eq!(ok(run(&mut a, "SELECT SUM(n) FROM t").await), [62]);
+        let mut waiting = fixture.start(b, "SET innodb_lock_wait_timeout = 50; UPDATE t SET n = n + 1 WHERE id = 2");
+        assert!(waiting.waits().await);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(ok(run(&mut a, "SELECT SUM(n) FROM t").await), [62]);
+        ok(run(&mut a, "COMMIT").await);
+        ok(waiting.end().await.1);
     });
 }
 

@@ -99,8 +99,8 @@ fn who_commits_is_not_the_one_to_give_up() {
         ok(run(&mut young, "BEGIN; UPDATE t SET n = 1 WHERE id = 1").await);
         let many: Vec<String> = (10..1200).map(|id| format!("({id}, 0)")).collect();
         ok(run(&mut old, &format!("INSERT INTO t (id, n) VALUES {}", many.join(","))).await);
-        // It locks this one by being the only writer, which it has to stay now.
-        ok(run(&mut old, "SELECT n FROM t WHERE id = 3 FOR UPDATE").await);
+        // What is locked like this is so by its being the only writer, which it has to stay now.
+        ok(run(&mut old, "SELECT n, COUNT(*) FROM t WHERE id = 3 GROUP BY n WITH ROLLUP FOR UPDATE").await);
         let mut waiting = fixture.start(old, "UPDATE t SET n = 2 WHERE id = 1");
         assert!(waiting.waits().await);
         ok(run(&mut young, "COMMIT").await);

@@ -289,3 +289,41 @@ fn a_parent_goes_when_its_last_child_has_gone() {
         assert_eq!(ok(run(&mut a, "SELECT id FROM p").await), [9]);
     });
 }
+
+#[test]
+fn what_a_foreign_key_has_refused_stays_as_it_is() {
+    local(async {
+        let tables = "CREATE TABLE p (id INT PRIMARY KEY, k VARCHAR(9) UNIQUE); INSERT INTO p VALUES (1, 'a'), (2, 'b'), (3, 'z'); \
+             CREATE TABLE c (id INT PRIMARY KEY, p INT, k VARCHAR(9), FOREIGN KEY (p) REFERENCES p (id), FOREIGN KEY (k) REFERENCES p (k)); \
+             INSERT INTO c VALUES (1, 1, 'b'), (2, 1, NULL); CREATE TABLE big (id INT PRIMARY KEY, n INT)";
+        let rows: Vec<String> = (0..1100).map(|id| format!("({id}, 0)")).collect();
+        let load = format!("BEGIN; INSERT INTO big VALUES {}", rows.join(","));
+        for begin in ["BEGIN", "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; BEGIN", &load] {
+            let fixture = Fixture::new("refused-stays", tables).await;
+            let (mut a, mut b) = (fixture.session(), fixture.session());
+            for (refused, code, others) in [
+                ("INSERT INTO c VALUES (3, 9, NULL)", 1452, "INSERT INTO p VALUES (9, 'i')"),
+                ("INSERT INTO c VALUES (3, NULL, 'x')", 1452, "UPDATE p SET k = 'x' WHERE id = 3"),
+                ("INSERT IGNORE INTO c VALUES (3, 9, NULL)", 0, "INSERT INTO p VALUES (9, 'i')"),
+                ("UPDATE c SET p = 9 WHERE id = 2", 1452, "INSERT INTO p VALUES (9, 'i')"),
+                ("DELETE FROM p WHERE id = 1", 1451, "DELETE FROM c WHERE id = 1"),
+                ("UPDATE p SET k = 'x' WHERE id = 2", 1451, "UPDATE c SET k = NULL WHERE id = 1"),
+            ] {
+                ok(run(&mut b, "SET innodb_lock_wait_timeout = 50").await);
+                ok(run(&mut a, begin).await);
+                assert_eq!(run(&mut a, refused).await.err().unwrap_or(0), code, "{begin:.50}: {refused}");
+                // The load steps back for this.
+                ok(run(&mut b, "INSERT INTO p VALUES (7, 'g'); DELETE FROM p WHERE id = 7").await);
+                ok(run(&mut b, "BEGIN; SET innodb_lock_wait_timeout = 0").await);
+                assert_eq!(run(&mut b, others).await, Err(1205), "{begin:.50}: {refused}; others: {others}");
+                assert_eq!(run(&mut a, refused).await.err().unwrap_or(0), code, "{begin:.50}: {refused} once more");
+                ok(run(&mut a, "ROLLBACK").await);
+                ok(run(&mut b, others).await);
+                ok(run(&mut b, "ROLLBACK").await);
+            }
+            // A statement of its own keeps nothing.
+            assert_eq!(run(&mut a, "INSERT INTO c VALUES (3, 9, NULL)").await, Err(1452));
+            ok(run(&mut b, "INSERT INTO p VALUES (9, 'i')").await);
+        }
+    });
+}

@@ -31,6 +31,11 @@ impl Former {
         !self.notes.are_too_many()
     }
 
+    /// Where the writer notes what it has to lock then, if it can be that again.
+    pub(crate) fn notes(&mut self) -> Option<&mut Notes> {
+        Some(&mut self.notes).filter(|notes| !notes.are_too_many())
+    }
+
     /// Whether the transaction can be that again, and it is known what it was at each of these savepoints.
     pub(crate) fn knows(&self, savepoints: &[String]) -> bool {
         self.is_whole() && savepoints.iter().all(|name| self.log.has_savepoint(&savepoint_name(name)))

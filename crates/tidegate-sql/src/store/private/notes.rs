@@ -22,7 +22,7 @@ pub(crate) struct Notes {
 
 impl Notes {
     /// Notes that something belongs to the transaction until it ends.
-    pub(super) fn add(&mut self, resource: Resource, mode: Mode) {
+    pub(crate) fn add(&mut self, resource: Resource, mode: Mode) {
         if self.too_many || self.list.last() == Some(&(resource, mode)) {
             return;
         }

@@ -137,8 +137,8 @@ impl Watch {
         }
     }
 
-    /// A key keeps a row out: a transaction of several statements locks it, so that it still does when somebody looks for it. `index`
-    /// is `None` for the row id.
+    /// A key keeps a row out, which is [kept](Self::keep) where the transaction has several statements. `index` is `None` for the
+    /// row id.
     pub(crate) fn keep_key<'v>(
         &mut self,
         (table, rowid): (i64, i64),
@@ -153,15 +153,24 @@ impl Watch {
             Some(index) => self.shapes.get(table).and_then(|shape| shape.key(index, value)),
         };
         if let Some(resource) = resource {
-            self.lock(resource, Mode::Shared);
+            self.keep(resource);
         }
     }
 
     /// Sees that nobody else is about to change the rows that a row of `table` refers to; SQLite refuses one without
-    /// before it tells of the change.
-    pub(crate) fn meet_parents<'v>(&mut self, table: i64, value: impl Fn(&str) -> Cell<'v>) {
+    /// before it tells of the change. A transaction of several statements [keeps](Self::keep) them as they are, also if there are none.
+    pub(crate) fn keep_parents<'v>(&mut self, table: i64, value: impl Fn(&str) -> Cell<'v>) {
         let parents = self.shapes.get(table).map(|shape| shape.parents(value));
-        parents.into_iter().flatten().for_each(|parent| self.meet(parent));
+        parents.into_iter().flatten().for_each(|parent| self.keep(parent));
+    }
+
+    /// Something is the reason of an error: a transaction of several statements locks it for reading, so that it still is when somebody
+    /// looks for it; others see that nobody is about to change it.
+    pub(crate) fn keep(&mut self, resource: Resource) {
+        match self.purpose {
+            Purpose::Check(Check { notes: None, .. }) => self.meet(resource),
+            _ => self.lock(resource, Mode::Shared),
+        }
     }
 
     /// A row is about to change.
