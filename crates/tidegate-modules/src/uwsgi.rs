@@ -59,7 +59,8 @@ pub static MODULE: Module<Conf> = Module {
         sockets, aborts,
         retries(Failures::CGI_WORDS, "error | timeout | invalid_header | http_500 | ... | non_idempotent | off ..."),
         requests, responses, headers, store,
-        cache(Failures::CGI_WORDS, "error | timeout | invalid_header | updating | http_500 | ... | off ..."),
+        cache(Failures::CGI_WORDS, "error | timeout | invalid_header | updating | http_500 | ... | off ...",
+            crate::sql_versions::cache_tables),
         tls;
         Directive::custom("uwsgi_pass", 1, 1, uwsgi_pass)
             .within(Context::LOCATION.or(Context::LOCATION_IF))

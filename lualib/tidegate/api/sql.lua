@@ -3,6 +3,7 @@
 local _, native, base = ...
 
 local setmetatable, type, select, error, tostring, pcall = setmetatable, type, select, error, tostring, pcall
+local tonumber, ipairs, concat = tonumber, ipairs, table.concat
 local running, unpack = coroutine.running, unpack
 local query, exec, open, close, is_open = native.query, native.exec, native.open, native.close, native.is_open
 local rows, next_row, columns, version = native.rows, native.next, native.columns, native.version
@@ -99,6 +100,64 @@ end
 
 function Rows:close()
     close(self.stream)
+end
+
+-- Kept values
+
+local function table_list(tables)
+    if type(tables) ~= "table" or #tables == 0 then
+        return fail("bad argument #2 to 'cached' (list of tables expected)")
+    end
+    return tables
+end
+
+-- The versions of tables, as keys have them; nothing while this light thread is in a transaction on one of their schemas, which may
+-- read what others will never see.
+local function versions_of(self, tables)
+    local parts, mine = {}, open_in[running() or nobody]
+    for at, name in ipairs(table_list(tables)) do
+        local schema, table = tostring(name):match("^(.-)%.(.+)$")
+        if not schema then
+            schema, table = self.name, tostring(name)
+        end
+        if transaction_of(mine, schema) then
+            return nil
+        end
+        -- A table that comes, or goes and comes again, has a number that there was not.
+        parts[at] = version(schema, table) or "-"
+    end
+    return concat(parts, ".")
+end
+
+-- What a function has returned is kept in a dictionary, for the seconds that it has returned too.
+local function keep(dict, key, value, seconds, ...)
+    if key and value ~= nil then
+        dict:set(key, value, tonumber(seconds) or 0)
+    end
+    return value, seconds, ...
+end
+
+-- The value of a key in a shared dictionary; what `make` returns, if there is none that was made since the last commit to one of
+-- the tables.
+function Schema:cached(dict, tables, key, make)
+    local shared = type(dict) == "string" and ngx.shared[dict] or dict
+    if type(shared) ~= "table" or not shared.get then
+        return fail("bad argument #1 to 'cached' (shared dictionary expected)")
+    end
+    if type(make) ~= "function" then
+        return fail("bad argument #4 to 'cached' (function expected, got " .. type(make) .. ")")
+    end
+    -- Before anything is read: what is made of an older content is never looked for again.
+    local versions = versions_of(self, tables)
+    if not versions then
+        return make()
+    end
+    key = tostring(key) .. "\0" .. versions
+    local value = shared:get(key)
+    if value ~= nil then
+        return value
+    end
+    return keep(shared, key, make())
 end
 
 -- Commits
@@ -290,7 +349,7 @@ local function default()
     return _M.schema(native.default_schema())
 end
 
-for _, name in ipairs { "query", "query_watched", "exec", "rows", "transaction", "version", "changes" } do
+for _, name in ipairs { "query", "query_watched", "exec", "rows", "transaction", "version", "changes", "cached" } do
     local method = Schema[name]
     _M[name] = function(...)
         return method(default(), ...)

@@ -216,7 +216,8 @@ pub fn store_access(conf: &mut UpstreamConf, directive: &ast::Directive) -> Resu
 /// - `headers`: rules for the fields of responses
 /// - `store`: responses that become files
 /// - `tls`: how TLS is spoken with servers
-/// - `cache(words, syntax)`: responses that are kept for other requests; with the failures after which an old one is served
+/// - `cache(words, syntax, tables)`: responses that are kept for other requests; with the failures after which an old one is served,
+///   and the setter of `…_cache_tables`
 /// - `lowat`: an option of sockets that Linux does not have
 #[macro_export]
 macro_rules! upstream_directives {
@@ -380,7 +381,7 @@ macro_rules! upstream_directives {
                 .default("1").doc("Certificates that may stand between a server's and a trusted one."),
         ])
     };
-    (@ $prefix:literal, $conf:ty, $field:ident, [cache($words:expr, $syntax:literal), $($groups:tt)*] [$($done:tt)*]) => {
+    (@ $prefix:literal, $conf:ty, $field:ident, [cache($words:expr, $syntax:literal, $tables:path), $($groups:tt)*] [$($done:tt)*]) => {
         $crate::upstream_directives!(@ $prefix, $conf, $field, [$($groups)*] [$($done)*
             $crate::module::Directive::custom(concat!($prefix, "_cache"), 1, 1,
                 |c: &mut $conf, d, b| $crate::upstream::directives::cache(&mut c.$field, d, b))
@@ -389,6 +390,10 @@ macro_rules! upstream_directives {
             $crate::module::Directive::template(concat!($prefix, "_cache_key"),
                 |c: &mut $conf| &mut c.$field.cache.cache_key)
                 .doc("Text that tells the responses of a cache apart."),
+            $crate::module::Directive::custom(concat!($prefix, "_cache_tables"), 1, u16::MAX,
+                |c: &mut $conf, d, _| $tables(&mut c.$field.cache.cache_tables, d))
+                .syntax("schema.table ...")
+                .doc("Tables of the embedded database that responses are made of: none is served that was asked for before a commit to one of them."),
             $crate::module::Directive::custom(concat!($prefix, "_cache_valid"), 1, u16::MAX,
                 |c: &mut $conf, d, _| $crate::upstream::caching::rules::valid(&mut c.$field.cache, d))
                 .syntax("[code ... | any] time")
@@ -450,8 +455,8 @@ macro_rules! upstream_directives {
                 .default("0").doc("Accepted: has no effect on Linux."),
         ])
     };
-    ($prefix:literal, $conf:ty, $field:ident; $($group:ident $(($words:expr, $syntax:literal))?),+; $($more:expr),* $(,)?) => {
-        $crate::upstream_directives!(@ $prefix, $conf, $field, [$($group $(($words, $syntax))?,)+ own($($more,)*),] [])
+    ($prefix:literal, $conf:ty, $field:ident; $($group:ident $(($words:expr, $syntax:literal $(, $setter:path)?))?),+; $($more:expr),* $(,)?) => {
+        $crate::upstream_directives!(@ $prefix, $conf, $field, [$($group $(($words, $syntax $(, $setter)?))?,)+ own($($more,)*),] [])
     };
     (@ $prefix:literal, $conf:ty, $field:ident, [own($($more:tt)*),] [$($done:tt)*]) => {
         &[$($done)* $($more)*]

@@ -56,7 +56,8 @@ pub static MODULE: Module<Conf> = Module {
         sockets, aborts,
         retries(Failures::CGI_WORDS, "error | timeout | invalid_header | http_500 | ... | non_idempotent | off ..."),
         requests, responses, headers, store,
-        cache(Failures::CGI_WORDS, "error | timeout | invalid_header | updating | http_500 | ... | off ..."),
+        cache(Failures::CGI_WORDS, "error | timeout | invalid_header | updating | http_500 | ... | off ...",
+            crate::sql_versions::cache_tables),
         lowat;
         Directive::custom("fastcgi_pass", 1, 1, fastcgi_pass)
             .within(Context::LOCATION.or(Context::LOCATION_IF))

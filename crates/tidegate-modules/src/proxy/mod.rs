@@ -79,7 +79,8 @@ pub static MODULE: Module<Conf> = Module {
         sockets, aborts,
         retries(Failures::HTTP_WORDS, "error | timeout | invalid_header | http_500 | ... | non_idempotent | off ..."),
         requests, responses, headers, store,
-        cache(Failures::HTTP_WORDS, "error | timeout | invalid_header | updating | http_500 | ... | off ..."),
+        cache(Failures::HTTP_WORDS, "error | timeout | invalid_header | updating | http_500 | ... | off ...",
+            crate::sql_versions::cache_tables),
         tls, lowat;
         Directive::custom("proxy_pass", 1, 1, proxy_pass)
             .within(Context::LOCATION.or(Context::LOCATION_IF).or(Context::LIMIT_EXCEPT))

@@ -13,13 +13,14 @@ use tidegate_net::log::Level;
 use tokio::time::Instant;
 
 use super::{
-    Conf, Fetched, HEADER_BYTES_MAX, State,
+    Conf, Fetched, HEADER_BYTES_MAX, State, Versions,
     control::Wish,
     entry::Entry,
     lock::{self, Lock},
     memory, skips,
     target::{Place, Query, Target},
 };
+use crate::sql_versions::Tables;
 
 /// How often a request looks again because another one says that it has kept the response. Of a response that others push out
 /// of the store at once it has its own made.
@@ -67,6 +68,17 @@ pub(super) fn run(conf: &Arc<Conf>, req: &Rc<Request>) -> Outcome {
     })
 }
 
+/// Notes what tables hold before anything is made of them. A request that comes to another location notes it again: what was made so
+/// far is not its response.
+pub(super) fn note_versions(tables: &Tables, req: &Rc<Request>) -> Outcome {
+    if !req.is_subrequest() {
+        let mut versions = Vec::new();
+        let are_known = tables.append_to_key(req, &mut versions);
+        *req.context::<Versions>().0.borrow_mut() = are_known.then_some(versions);
+    }
+    Ready::Now(Step::Declined)
+}
+
 /// Looks for the response, or waits for the request that has it made.
 async fn look_up(conf: &Conf, req: &Rc<Request>, target: &Target) -> Result<(Fetched, Option<Arc<Entry>>), Step> {
     // What HEAD has made is not kept.
@@ -84,7 +96,7 @@ async fn look_up(conf: &Conf, req: &Rc<Request>, target: &Target) -> Result<(Fet
         if !locks {
             return Ok((missed, None));
         }
-        match lock::take(&target.lock_key(req)) {
+        match lock::take(&target.lock_key(conf, req)) {
             // Another request was quicker.
             Lock::Held(_) if lock::fills() != fills => {}
             Lock::Held(filling) => {

@@ -48,7 +48,10 @@ use tidegate_http::Method;
 use tidegate_net::clock;
 
 use self::{lock::Filling, memory::Memory, store::Collected, target::Target};
-use crate::zone::{self, Zones};
+use crate::{
+    sql_versions::Tables,
+    zone::{self, Zones},
+};
 
 /// The longest line of a kept response's head, unless `srcache_header_buffer_size` says it.
 ///
@@ -97,6 +100,7 @@ pub struct Conf {
     srcache_lock: Option<bool>,
     srcache_lock_timeout: Option<Duration>,
     srcache_stale: Option<Duration>,
+    srcache_cache_tables: Option<Tables>,
     zones: Zones<Memory>,
 }
 
@@ -135,6 +139,16 @@ pub static MODULE: Module<Conf> = Module {
         .within(Context::HTTP)
         .syntax("zone=name:size")
         .doc("Memory for responses that all workers share; those that were not asked for the longest go first."),
+        Directive::custom("srcache_cache_tables", 1, u16::MAX, |conf: &mut Conf, directive, _| {
+            let tables = Tables::parse(directive, &directive.args)?;
+            fill(&mut conf.srcache_cache_tables, tables, directive)
+        })
+        .within(NOT_IN_IF)
+        .syntax("schema.table ...")
+        .doc(
+            "Tables of the embedded database that responses in zones are made of: none is served that was begun before a commit to one \
+             of them.",
+        ),
         Directive::flag("srcache_lock", |c: &mut Conf| &mut c.srcache_lock)
             .within(NOT_IN_IF)
             .default("off")
@@ -245,15 +259,27 @@ pub static MODULE: Module<Conf> = Module {
             srcache_store_hide_header, srcache_store_pass_header, srcache_methods, srcache_ignore_content_encoding,
             srcache_request_cache_control, srcache_response_cache_control, srcache_store_no_store,
             srcache_store_no_cache, srcache_store_private, srcache_default_expire, srcache_max_expire, srcache_lock,
-            srcache_lock_timeout, srcache_stale);
+            srcache_lock_timeout, srcache_stale, srcache_cache_tables);
         if child.zones.defined.is_empty() {
             child.zones.clone_from(&parent.zones);
         }
     },
     finish: Some(|conf, _| conf.zones.check()),
+    check: Some(|conf, _, diagnostics| {
+        let is_elsewhere = |target: &Option<Target>| matches!(target, Some(Target::Subrequest(_)));
+        if conf.srcache_cache_tables.is_some()
+            && (is_elsewhere(&conf.srcache_fetch) || is_elsewhere(&conf.srcache_store))
+        {
+            let message = "\"srcache_cache_tables\" is about responses in a \"zone=\" only: other keys need a variable of \"sql_versions\"";
+            diagnostics.warn(None, message.to_owned());
+        }
+    }),
     install: |conf, program| {
         if conf.srcache_fetch.is_none() && conf.srcache_store.is_none() {
             return;
+        }
+        if let Some(tables) = conf.srcache_cache_tables.clone() {
+            program.on_first(Phase::Rewrite, move |req| fetch::note_versions(&tables, req));
         }
         let for_fetch = conf.clone();
         program.on_first(Phase::Precontent, move |req| fetch::run(&for_fetch, req));
@@ -380,6 +406,10 @@ struct State {
     /// Others wait for the response.
     filling: RefCell<Option<Filling>>,
 }
+
+/// What tables held when a main request came to its location, as keys have it; `None` if nobody can tell.
+#[derive(Default)]
+struct Versions(RefCell<Option<Vec<u8>>>);
 
 fn write(out: &mut Vec<u8>, text: &str) -> bool {
     out.extend_from_slice(text.as_bytes());

@@ -13,7 +13,7 @@ use tidegate_core::{
 use tidegate_http::{Known, Method};
 use tidegate_net::log::Level;
 
-use super::{Conf, MODULE, memory::Memory};
+use super::{Conf, MODULE, Versions, memory::Memory};
 
 /// `srcache_fetch` or `srcache_store`.
 #[derive(Debug, Clone)]
@@ -70,24 +70,42 @@ impl Target {
         Ok(Target::Subrequest(Arc::new(Query { method, location: second, args })))
     }
 
-    /// The target for `req`; `None` for a zone that there is not, which the configuration would have said.
+    /// The target for `req`; `None` for a zone that there is not, which the configuration would have said, and if nobody can tell
+    /// what the tables hold that the response is made of.
     pub(super) fn place(&self, conf: &Conf, req: &Request) -> Option<Place> {
         match self {
             Target::Subrequest(query) => Some(Place::Subrequest(query.clone())),
-            Target::Zone(name, key) => Some(Place::Zone(conf.zones.defined.get(name)?.clone(), key.eval(req))),
+            Target::Zone(name, key) => {
+                let mut key = key.eval(req);
+                append_tables(conf, req, &mut key)?;
+                Some(Place::Zone(conf.zones.defined.get(name)?.clone(), key))
+            }
         }
     }
 
     /// What tells responses apart.
-    pub(super) fn lock_key(&self, req: &Request) -> Vec<u8> {
+    pub(super) fn lock_key(&self, conf: &Conf, req: &Request) -> Vec<u8> {
         match self {
             Target::Subrequest(query) => {
                 let args = query.args.as_ref().map(|args| args.eval(req)).unwrap_or_default();
                 [&*query.location.eval_cow(req), b"?", &*args].concat()
             }
-            Target::Zone(name, key) => [&***name, b"=", &*key.eval_cow(req)].concat(),
+            Target::Zone(name, key) => {
+                let mut lock_key = [&***name, b"=", &*key.eval_cow(req)].concat();
+                // Without versions nothing is looked for, and nobody waits.
+                let _ = append_tables(conf, req, &mut lock_key);
+                lock_key
+            }
         }
     }
+}
+
+/// Appends to a key the versions that the tables had when the request came to its location.
+fn append_tables(conf: &Conf, req: &Request, key: &mut Vec<u8>) -> Option<()> {
+    if conf.srcache_cache_tables.is_some() {
+        key.extend_from_slice(req.find_context::<Versions>()?.0.borrow().as_deref()?);
+    }
+    Some(())
 }
 
 impl Query {

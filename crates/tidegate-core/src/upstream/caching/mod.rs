@@ -37,7 +37,7 @@ use tidegate_http::{Known, Method, ResponseHead, parse_response};
 use self::{
     lifetime::Lifetime,
     refresh::Refresh,
-    rules::{CacheRules, any_holds},
+    rules::{CacheRules, KeyPart, any_holds},
 };
 use super::{
     exchange::{Exchange, Protocol},
@@ -175,6 +175,13 @@ impl<P: Protocol> Exchange<'_, P> {
         if key_text.is_empty() {
             // All responses would be one: `…_cache_key` is missing, and the log of the start says so.
             return Ok(None);
+        }
+        // What purges many entries purges them as they were made of any content of the tables.
+        if let Some(KeyPart(append)) = &rules.tables
+            && !(purges && self.means_many(&key_text))
+            && !append(self.req, &mut key_text)
+        {
+            return if purges { Err(Step::Status(500)) } else { Ok(None) };
         }
         let main = Key::of(&key_text);
         Ok(Some(Box::new(Caching {

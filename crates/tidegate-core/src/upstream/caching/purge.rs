@@ -50,6 +50,12 @@ impl<P: Protocol> Exchange<'_, P> {
         }
     }
 
+    /// Whether a request that purges with this key means more than one entry.
+    pub(super) fn means_many(&self, key_text: &[u8]) -> bool {
+        let purges_parts = self.req.upstream_record(|record| record.cache.purges_parts) == Some(true);
+        prefix_of(key_text, purges_parts).is_some()
+    }
+
     /// The tags that the request names, each once; nothing for a request without such a field.
     fn tags(&self) -> Option<Vec<Covered>> {
         let head = self.req.head.borrow();

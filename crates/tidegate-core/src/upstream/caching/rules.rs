@@ -44,9 +44,21 @@ pub struct CacheConf {
     pub cache_revalidate: Option<bool>,
     /// `None` inside for `off`.
     pub cache_status: Option<Option<Arc<[u8]>>>,
+    pub cache_tables: Option<KeyPart>,
     pub cache_use_stale: Option<Failures>,
     pub cache_valid: Option<Arc<Vec<Valid>>>,
     pub no_cache: Option<Arc<Vec<Template>>>,
+}
+
+/// What else belongs to keys than a location says (`…_cache_tables`): appends that for a request whose response has not been asked
+/// for yet. False if it cannot be told: then no response is looked for or kept.
+#[derive(Clone)]
+pub struct KeyPart(pub Arc<dyn Fn(&Request, &mut Vec<u8>) -> bool + Send + Sync>);
+
+impl std::fmt::Debug for KeyPart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KeyPart")
+    }
 }
 
 /// The zone of a `…_cache`.
@@ -76,7 +88,7 @@ impl CacheConf {
         let child = self;
         inherit!(child, parent; cache, cache_rfc9111, cache_background_update, cache_bypass, cache_convert_head, cache_key, cache_lock,
             cache_lock_age, cache_lock_timeout, cache_max_range_offset, cache_methods, cache_min_uses, cache_purge, cache_revalidate, cache_status,
-            cache_use_stale, cache_valid, no_cache);
+            cache_tables, cache_use_stale, cache_valid, no_cache);
     }
 
     /// The rules of a location; nothing where nothing is kept.
@@ -90,6 +102,7 @@ impl CacheConf {
         Some(Arc::new(CacheRules {
             zone,
             key: self.cache_key.clone(),
+            tables: self.cache_tables.clone(),
             valid: self.cache_valid.as_deref().cloned().unwrap_or_default(),
             methods,
             bypass: templates(&self.cache_bypass),
@@ -115,6 +128,7 @@ impl CacheConf {
 pub struct CacheRules {
     zone: ZoneName,
     pub(super) key: Option<Template>,
+    pub(super) tables: Option<KeyPart>,
     valid: Vec<Valid>,
     pub(super) methods: MethodSet,
     pub(super) bypass: Vec<Template>,
