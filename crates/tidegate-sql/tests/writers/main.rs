@@ -512,7 +512,8 @@ fn large_values_and_many_locks_make_a_writer_too() {
         let other = "INSERT INTO t VALUES (0, '') ON DUPLICATE KEY UPDATE b = CONCAT(b, '.')";
         ok(run(&mut a, "BEGIN; UPDATE t SET b = REPEAT('x', 3000000)").await);
         ok(run(&mut b, other).await);
-        ok(run(&mut a, "UPDATE t SET b = REPEAT('y', 3000000) WHERE id = 1").await);
+        // With the savepoint it has to stay the writer.
+        ok(run(&mut a, "UPDATE t SET b = REPEAT('y', 3000000) WHERE id = 1; SAVEPOINT s").await);
         assert_eq!(run(&mut b, other).await, Err(1205));
         ok(run(&mut a, "COMMIT").await);
         assert_eq!(ok(run(&mut b, "SELECT COUNT(*) FROM t WHERE b LIKE 'yyy%'").await), [1]);
@@ -520,11 +521,22 @@ fn large_values_and_many_locks_make_a_writer_too() {
             ok(run(&mut a, &format!("INSERT INTO t SELECT id + {rows}, '' FROM t")).await);
         }
         ok(run(&mut a, "BEGIN; SELECT id FROM t WHERE id < 20000 FOR UPDATE").await);
-        ok(run(&mut b, "DELETE FROM t WHERE id = 20001").await);
-        ok(run(&mut a, "SELECT id FROM t WHERE id < 20010 FOR UPDATE").await);
+        // Statistics of so many new rows are written, too.
+        ok(run(&mut b, "SET innodb_lock_wait_timeout = 50; DELETE FROM t WHERE id = 20001").await);
+        ok(run(&mut a, "SELECT id FROM t WHERE id < 20010 FOR UPDATE; UPDATE t SET b = 'z' WHERE id = 1; SAVEPOINT s")
+            .await);
+        ok(run(&mut b, "SET innodb_lock_wait_timeout = 0").await);
         assert_eq!(run(&mut b, "DELETE FROM t WHERE id = 20021").await, Err(1205));
         ok(run(&mut a, "COMMIT").await);
-        ok(run(&mut b, "DELETE FROM t WHERE id = 20021").await);
+        ok(run(&mut b, "SET innodb_lock_wait_timeout = 50; DELETE FROM t WHERE id = 20021").await);
+        // Without one it keeps nothing but its rows when others want to write.
+        ok(run(&mut a, "BEGIN; SELECT id FROM t WHERE id < 20010 FOR UPDATE").await);
+        ok(run(&mut b, "DELETE FROM t WHERE id = 20022").await);
+        for id in [1, 20009] {
+            let locked = format!("SET innodb_lock_wait_timeout = 0; DELETE FROM t WHERE id = {id}");
+            assert_eq!(run(&mut b, &locked).await, Err(1205));
+        }
+        ok(run(&mut a, "COMMIT").await);
     });
 }
 
