@@ -254,9 +254,14 @@ async fn a_statement_that_waits_keeps_its_group_open() {
     run(&mut fixture.session(), &slow(1, 0.0)).await.unwrap();
     let results = together(&fixture, vec![slow(2, 0.05), "INSERT INTO t VALUES (3, 3)".into()]).await;
     assert!(results.iter().all(Result::is_ok), "{:?}", results.iter().map(|r| r.as_ref().err()).collect::<Vec<_>>());
+    // It has to be brief again to join a group.
+    run(&mut fixture.session(), &slow(7, 0.0)).await.unwrap();
+    let before = fixture.commits("t");
     let statements = vec!["INSERT INTO t VALUES (4, 4)".into(), slow(5, 0.05), "INSERT INTO t VALUES (6, 6)".into()];
     assert!(together(&fixture, statements).await.iter().all(Result::is_ok));
-    assert_eq!(numbers(&fixture, "SELECT COUNT(*) FROM t").await, [6]);
+    // The commit of the first is put off until the second has run; nobody joins meanwhile.
+    assert_eq!(fixture.commits("t") - before, 2);
+    assert_eq!(numbers(&fixture, "SELECT COUNT(*) FROM t").await, [7]);
 }
 
 #[tokio::test]
