@@ -3,6 +3,7 @@
 mod alter;
 mod define;
 mod keys;
+mod physical;
 mod rename;
 pub(crate) mod temporary;
 

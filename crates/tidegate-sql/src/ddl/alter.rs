@@ -1,8 +1,8 @@
 //! ALTER TABLE.
 //!
-//! Names, defaults, comments and positions live in the catalogue alone. Added and dropped columns and indexes are SQLite's
-//! own ALTER and CREATE INDEX; a column that changes its stored form, or a primary key that comes or goes, copies the
-//! table, each value coerced as an INSERT would.
+//! Names, defaults, comments and positions live in the catalogue alone. Columns are added to SQLite's definition, indexes are
+//! SQLite's; a column that changes its stored form or goes, or a primary key that comes or goes, copies the table, each value
+//! coerced as an INSERT would. Columns of large tables are dropped by SQLite's ALTER.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -12,7 +12,7 @@ use super::{
         add_check, add_column, add_column_check, add_foreign_key, add_index, check_auto, column_key, column_of,
         default_of, session_of,
     },
-    internal, keys, next_table_id, schema_of,
+    internal, keys, next_table_id, physical, schema_of,
 };
 use crate::{
     catalog::{self, Catalog, Column, Default, Table, same_name},
@@ -59,7 +59,7 @@ pub(super) fn alter_table(core: &mut Core, name: &TableName, items: &[AlterItem]
         rules_of(&session_of(core, &schema), &new)?;
         check_cascades(&new)?;
         let copies = copies(&old, &new);
-        rebuild(core, conn, &schema, &old, &mut new)?;
+        rebuild(core, conn, catalog, &schema, &old, &mut new)?;
         let copied = if copies { count_rows(conn, &new)? } else { 0 };
         if core.env.foreign_keys.get() {
             for key in new.foreign_keys.iter().filter(|key| !old.foreign_keys.iter().any(|old| old.name == key.name)) {
@@ -390,23 +390,33 @@ fn same_storage(old: &Column, new: &Column) -> bool {
 }
 
 /// Makes SQLite's table fit the new definition; answers the rows copied.
-fn rebuild(core: &Core, conn: &mut Conn, schema: &Arc<Schema>, old: &Table, new: &mut Table) -> Res<u64> {
+fn rebuild(
+    core: &Core,
+    conn: &mut Conn,
+    catalog: &Catalog,
+    schema: &Arc<Schema>,
+    old: &Table,
+    new: &mut Table,
+) -> Res<u64> {
     let kept = |column: &Column| old.columns.iter().find(|known| known.id == column.id);
     let converted = new.columns.iter().any(|column| kept(column).is_some_and(|known| !same_storage(known, column)));
     let rowid = |table: &Table| table.rowid_column().map(|position| table.columns[position].id);
     let keys = old.foreign_keys.len() != new.foreign_keys.len()
         || old.foreign_keys.iter().zip(&new.foreign_keys).any(|(a, b)| a.name != b.name);
     let added: Vec<&Column> = new.columns.iter().filter(|column| kept(column).is_none()).collect();
-    let simple = added
-        .iter()
-        .all(|column| constant_default(column).is_some() && !column.auto_increment && column.generated.is_none());
+    let simple = added.iter().all(|column| {
+        physical::constant_default(column).is_some() && !column.auto_increment && column.generated.is_none()
+    });
     let generated = |table: &Table| -> Vec<_> {
         table.columns.iter().filter_map(|column| Some((column.id, column.generated.clone()?))).collect()
     };
     let ruled = generated(old).iter().ne(generated(new).iter().filter(|new| generated(old).contains(new)))
         || generated(new).len() > generated(old).len()
         || new.checks.iter().any(|check| !old.checks.contains(check));
-    if ruled || converted || rowid(old) != rowid(new) || keys || !simple {
+    let dropped: Vec<&Column> =
+        old.columns.iter().filter(|column| !new.columns.iter().any(|other| other.id == column.id)).collect();
+    let must_copy = ruled || converted || rowid(old) != rowid(new) || keys || !simple;
+    if must_copy || !dropped.is_empty() && physical::is_copied_sooner(conn, catalog, old)? {
         return copy_rows(core, conn, schema, old, new);
     }
     for index in &old.indexes {
@@ -418,14 +428,11 @@ fn rebuild(core: &Core, conn: &mut Conn, schema: &Arc<Schema>, old: &Table, new:
             conn.execute(&format!("DROP INDEX {}", old.physical_index(index))).map_err(internal)?;
         }
     }
-    for column in old.columns.iter().filter(|column| !new.columns.iter().any(|other| other.id == column.id)) {
+    for column in dropped {
         conn.execute(&format!("ALTER TABLE t{} DROP COLUMN c{}", old.id, column.id)).map_err(internal)?;
     }
-    for column in &added {
-        let value = constant_default(column).unwrap_or(Datum::Null);
-        let default = if value.is_null() { String::new() } else { format!(" DEFAULT {}", sqlite_literal(&value)) };
-        conn.execute(&format!("ALTER TABLE t{} ADD COLUMN c{} {}{default}", new.id, column.id, column.storage()))
-            .map_err(internal)?;
+    if !added.is_empty() {
+        physical::add_columns(conn, old, &added)?;
     }
     for index in &new.indexes {
         let same = old
@@ -442,10 +449,7 @@ fn rebuild(core: &Core, conn: &mut Conn, schema: &Arc<Schema>, old: &Table, new:
 /// Creates an index over existing rows; duplicates are told with their value.
 fn create_index(conn: &Conn, table: &Table, index: &catalog::Index, sql: &str) -> Res<()> {
     match conn.execute(sql) {
-        Ok(()) => {
-            table.state.changes.forget();
-            Ok(())
-        }
+        Ok(()) => table.state.changes.forget_in(conn, &table.physical()).map_err(internal),
         Err(error) if error.is_unique() => {
             let columns: Vec<String> = index.parts.iter().map(|part| format!("c{}", part.column)).collect();
             let list = columns.join(", ");
@@ -465,27 +469,6 @@ fn create_index(conn: &Conn, table: &Table, index: &catalog::Index, sql: &str) -
             Err(errors::duplicate_entry(String::from_utf8_lossy(&text), &index.name))
         }
         Err(error) => Err(internal(error)),
-    }
-}
-
-/// The value that existing rows get in a new column, if it is the same for all.
-fn constant_default(column: &Column) -> Option<Datum> {
-    match &column.default {
-        Default::Literal { value, .. } => Some(value.clone()),
-        Default::Null => Some(Datum::Null),
-        Default::None if column.nullable => Some(Datum::Null),
-        _ => None,
-    }
-}
-
-fn sqlite_literal(value: &Datum) -> String {
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    match value {
-        Datum::Null => "NULL".into(),
-        Datum::Int(value) => format!("({value})"),
-        Datum::Real(value) => format!("({value:e})"),
-        Datum::Text(text) => format!("(CAST(x'{}' AS TEXT))", hex(text)),
-        Datum::Blob(blob) => format!("(x'{}')", hex(blob)),
     }
 }
 
@@ -516,6 +499,7 @@ fn copy_rows(core: &Core, conn: &mut Conn, schema: &Arc<Schema>, old: &Table, ne
         for column in &new.columns {
             let target = Target { schema: &schema.name, table: &new.name, column, row: rows, strict, env: &core.env };
             let value = match old.columns.iter().position(|known| known.id == column.id) {
+                Some(position) if same_storage(&old.columns[position], column) => read.cell(position).to_owned(),
                 Some(position) => convert(&target, &old.columns[position], read.cell(position))?,
                 None if column.auto_increment => {
                     next_auto += 1;
@@ -563,13 +547,13 @@ fn copy_rows(core: &Core, conn: &mut Conn, schema: &Arc<Schema>, old: &Table, ne
         }
     }
     drop((read, write, rules));
-    conn.execute(&format!("DROP TABLE t{0}; ALTER TABLE t{copy_id} RENAME TO t{0}", old.id)).map_err(internal)?;
+    physical::replace(conn, old.id, copy_id, &new.create_sql_as(old.id))?;
     for index in &new.indexes {
         if let Some(sql) = new.create_index_sql(index) {
             create_index(conn, new, index, &sql)?;
         }
     }
-    new.state.changes.forget();
+    new.state.changes.forget_in(conn, &new.physical()).map_err(internal)?;
     if next_auto > 0 {
         new.state.next_auto.store(next_auto as u64 + 1, Ordering::Release);
     }

@@ -58,6 +58,19 @@ impl Changes {
         self.enough.store(0, Ordering::Relaxed);
     }
 
+    /// The same for a table as it is now. A small one gets statistics when it has grown, as a new one does.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub(crate) fn forget_in(&self, conn: &Conn, table: &str) -> Result<(), SqliteError> {
+        let last = CHANGED_MIN - 1;
+        match conn.prepare(&format!("SELECT 1 FROM {table} LIMIT 1 OFFSET {last}"))?.step()? {
+            Step::Row => self.forget(),
+            Step::Done => self.renewed(0),
+        }
+        Ok(())
+    }
+
     /// Whether the table has changed so much that its statistics should be renewed.
     #[inline]
     pub(crate) fn are_many(&self) -> bool {

@@ -161,3 +161,77 @@ async fn columns_store_literals_as_they_store_parameters() {
         }
     }
 }
+
+#[tokio::test]
+async fn columns_come_and_go_beside_rows_and_foreign_keys() {
+    let mut fixture = Fixture::new("columns");
+    let mut session = fixture.session().await;
+    run(
+        &mut session,
+        "CREATE TABLE p (id INT PRIMARY KEY, s VARCHAR(20), UNIQUE KEY (s)); INSERT INTO p VALUES (1, 'a'), (2, 'b');
+         CREATE TABLE t (id INT PRIMARY KEY, p INT, KEY (p), FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE);
+         INSERT INTO t VALUES (7, 1), (8, 2)",
+    )
+    .await;
+    run(
+        &mut session,
+        "ALTER TABLE t ADD i INT NOT NULL DEFAULT -5, ADD s VARCHAR(40) NOT NULL DEFAULT ', FOREIGN KEY (' FIRST, ADD n INT,
+         ADD r DOUBLE DEFAULT 2.5, ADD d DECIMAL(5,2) NOT NULL DEFAULT 1.5, ADD KEY (i);
+         ALTER TABLE t ADD b BIGINT UNSIGNED NOT NULL DEFAULT 18446744073709551615",
+    )
+    .await;
+    let all = "SELECT * FROM t ORDER BY id";
+    let expected = ", FOREIGN KEY (,7,1,-5,NULL,2.5,1.50,18446744073709551615;\
+                    , FOREIGN KEY (,8,2,-5,NULL,2.5,1.50,18446744073709551615";
+    assert_eq!(one(&mut session, all).await, expected);
+    let by_index = "SELECT id FROM t FORCE INDEX (i) WHERE i = -5 AND s LIKE '%(' ORDER BY id";
+    assert_eq!(one(&mut session, by_index).await, "7;8");
+
+    // A change that fails leaves what was there.
+    assert_eq!(code(&mut session, "ALTER TABLE t ADD x INT, ADD UNIQUE KEY (i)").await, 1062);
+    assert_eq!(code(&mut session, "ALTER TABLE t DROP r, ADD UNIQUE KEY (i)").await, 1062);
+    assert_eq!(one(&mut session, all).await, expected);
+    assert_eq!(code(&mut session, "INSERT INTO t (id, p) VALUES (9, 3)").await, 1452);
+
+    run(&mut session, "ALTER TABLE t DROP s, DROP n, DROP KEY i; ALTER TABLE p DROP s").await;
+    drop(session);
+    fixture.open_again(|_| {});
+    let mut session = fixture.session().await;
+    assert_eq!(
+        one(&mut session, all).await,
+        "7,1,-5,2.5,1.50,18446744073709551615;8,2,-5,2.5,1.50,18446744073709551615"
+    );
+    run(&mut session, "DELETE FROM p WHERE id = 1").await;
+    assert_eq!(one(&mut session, "SELECT id, d FROM t").await, "8,1.50", "the children of a table that was copied go");
+    assert_eq!(one(&mut session, "SELECT * FROM p").await, "2");
+    assert_eq!(one(&mut session, "CHECK TABLE t, p").await, "test.t,check,status,OK;test.p,check,status,OK");
+}
+
+#[tokio::test]
+async fn a_column_goes_from_tables_of_any_size() {
+    let fixture = Fixture::new("dropped");
+    let mut session = fixture.session().await;
+    for count in [3, 300] {
+        let rows: Vec<String> = (1..=count).map(|n| format!("({n}, '0000-00-00', 's{n}', {})", n % 7)).collect();
+        run(
+            &mut session,
+            &format!(
+                "SET sql_mode = '';
+                 CREATE TABLE t (a INT, d DATE NOT NULL, s VARCHAR(20) NOT NULL, n INT, KEY (n), UNIQUE KEY (s, n));
+                 INSERT INTO t VALUES {}; SET sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_DATE'",
+                rows.join(", ")
+            ),
+        )
+        .await;
+        // What stands in the other columns is not looked at.
+        run(&mut session, "ALTER TABLE t DROP a, ADD z INT DEFAULT 4; INSERT INTO t VALUES ('2026-11-23', 'x', 9, 1)")
+            .await;
+        let sums = one(&mut session, "SELECT COUNT(*), SUM(z), COUNT(DISTINCT s), MAX(n), MIN(d) FROM t").await;
+        assert_eq!(sums, format!("{0},{1},{0},9,0000-00-00", count + 1, count * 4 + 1));
+        let first = one(&mut session, "SELECT s FROM t FORCE INDEX (n) WHERE n = 2 LIMIT 1").await;
+        assert_eq!(first, "s2");
+        assert_eq!(code(&mut session, "INSERT INTO t VALUES ('2026-11-23', 's2', 2, 1)").await, 1062);
+        assert_eq!(one(&mut session, "CHECK TABLE t").await, "test.t,check,status,OK");
+        run(&mut session, "DROP TABLE t").await;
+    }
+}
