@@ -491,8 +491,7 @@ fn copy_rows(core: &Core, conn: &mut Conn, schema: &Arc<Schema>, old: &Table, ne
     let mut rules =
         rules.iter().map(|rule| Ok((rule, conn.prepare(&rule.sql).map_err(internal)?))).collect::<Res<Vec<_>>>()?;
     let constants = Constants { sql: &[], literals: &[], params: crate::exec::params::Params::NONE, env: &core.env };
-    let mut next_auto = 0;
-    let mut rows = 0usize;
+    let (mut next_auto, mut rows) = (0, 0usize);
     while read.step().map_err(internal)? == Step::Row {
         rows += 1;
         let mut row = Vec::with_capacity(new.columns.len());
