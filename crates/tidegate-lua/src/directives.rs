@@ -12,11 +12,18 @@ use tidegate_core::phase::{Phase as CorePhase, Program};
 
 use crate::code::Code;
 use crate::init_once::Answers;
-use crate::{balancer, handshake, phases, set_by_lua, settings, socket, worker};
+use crate::{balancer, handshake, peer_handshake, phases, set_by_lua, settings, socket, worker};
 
 /// The modules of this crate, in the order in which their handlers and filters run.
-pub static MODULES: &[&dyn AnyModule] =
-    &[&settings::MODULE, &socket::TLS_MODULE, &set_by_lua::MODULE, &balancer::MODULE, &handshake::MODULE, &MODULE];
+pub static MODULES: &[&dyn AnyModule] = &[
+    &settings::MODULE,
+    &socket::TLS_MODULE,
+    &set_by_lua::MODULE,
+    &balancer::MODULE,
+    &handshake::MODULE,
+    &peer_handshake::MODULE,
+    &MODULE,
+];
 
 /// The code that one level has.
 #[derive(Debug, Default)]

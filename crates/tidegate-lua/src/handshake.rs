@@ -261,7 +261,7 @@ fn tell(host: &Host, phase: Phase, returned: &str, outcome: Outcome) {
 }
 
 /// What the end of a script means for the handshake.
-fn conclude(outcome: Outcome) -> Result<(), Refused> {
+pub(crate) fn conclude(outcome: Outcome) -> Result<(), Refused> {
     match outcome {
         Outcome::Done | Outcome::Stopped(Stop::Exit(code::OK | code::DECLINED)) => Ok(()),
         Outcome::Stopped(_) | Outcome::Failed => Err(Refused),

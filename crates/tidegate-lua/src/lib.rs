@@ -13,7 +13,7 @@
 //! | [`command`] | scripts run by `tidegate lua` |
 //! | [`phase`], [`host`] | where a script runs and for whom |
 //! | [`scheduler`], `timers` | entry threads, light threads, waits, timers |
-//! | [`code`], [`directives`], [`set_by_lua`], [`settings`], `phases`, `balancer`, `worker` | the nginx modules made of all this |
+//! | [`code`], [`directives`], [`set_by_lua`], [`settings`], `phases`, `balancer`, `peer_handshake`, `worker` | the nginx modules made of all this |
 //! | `handshake` | scripts in handshakes with clients |
 //! | `pipe` | child processes of `ngx.pipe` |
 //! | `worker_thread`, `portable` | threads of `ngx.run_worker_thread`, and values that go there |
@@ -58,6 +58,7 @@ mod init_once;
 mod memory;
 mod mysql;
 mod panics;
+mod peer_handshake;
 mod phases;
 mod pipe;
 mod portable;

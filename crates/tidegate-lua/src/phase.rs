@@ -63,6 +63,10 @@ phases! {
     SslCertificate = 0x400, "ssl_cert", "ssl_certificate_by_lua*";
     /// `ssl_session_store_by_lua*`: after a handshake that has made a session.
     SslSessionStore = 0x800, "ssl_session_store", "ssl_session_store_by_lua*";
+    /// `proxy_ssl_certificate_by_lua*`: before a handshake with a peer.
+    ProxySslCertificate = 0x10_0000, "proxy_ssl_cert", "proxy_ssl_certificate_by_lua*";
+    /// `proxy_ssl_verify_by_lua*`: after a handshake with a peer, before it is told the request.
+    ProxySslVerify = 0x20_0000, "proxy_ssl_verify", "proxy_ssl_verify_by_lua*";
     /// A function started by `ngx.run_worker_thread`: neither a request nor an event loop.
     WorkerThread = 0x8_0000, "worker_thread", "ngx.run_worker_thread";
 }
@@ -90,6 +94,8 @@ impl Phase {
             | Self::Timer
             | Self::SslClientHello
             | Self::SslCertificate
+            | Self::ProxySslCertificate
+            | Self::ProxySslVerify
             | Self::WorkerThread => return None,
         })
     }
@@ -118,6 +124,8 @@ impl Phases {
             | Phase::SslClientHello as u32
             | Phase::SslSessionFetch as u32
             | Phase::SslCertificate as u32
+            | Phase::ProxySslCertificate as u32
+            | Phase::ProxySslVerify as u32
             | Phase::SslSessionStore as u32,
     );
 

@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use std::rc::Rc;
 
 use tidegate_core::upstream::balance::Attempt;
+use tidegate_core::upstream::tls_scripts::PeerHandshake;
 use tidegate_net::log::{self, Level};
 
 use crate::api::ctx;
@@ -41,6 +42,8 @@ pub(crate) struct LuaContext {
     pub(crate) logs_request: Cell<bool>,
     /// While `balancer_by_lua*` runs: what it decides about.
     pub(crate) attempt: RefCell<Option<Attempt>>,
+    /// While a script of a handshake with a peer runs: what it decides about.
+    pub(crate) peer_handshake: RefCell<Option<Rc<PeerHandshake>>>,
 }
 
 /// A piece of a body in a body filter.

@@ -90,16 +90,19 @@ impl Known {
 pub struct Choice {
     /// Suites of TLS 1.2 in order of preference; `None` for all.
     pub suites: Option<Vec<CipherSuite>>,
+    /// Suites of TLS 1.3 in order of preference; `None` for all.
+    pub tls13: Option<Vec<CipherSuite>>,
     /// Groups of the key exchange in order of preference; `None` for all.
     pub groups: Option<Vec<NamedGroup>>,
 }
 
 impl Hash for Choice {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self { suites, groups } = self;
-        let suites = suites.as_ref().map(|suites| suites.iter().map(|suite| u16::from(*suite)).collect::<Vec<_>>());
+        let Self { suites, tls13, groups } = self;
+        let [suites, tls13] = [suites, tls13]
+            .map(|list| list.as_ref().map(|list| list.iter().map(|suite| u16::from(*suite)).collect::<Vec<_>>()));
         let groups = groups.as_ref().map(|groups| groups.iter().map(|group| u16::from(*group)).collect::<Vec<_>>());
-        (suites, groups).hash(state);
+        (suites, tls13, groups).hash(state);
     }
 }
 
@@ -144,6 +147,20 @@ pub fn suites(list: &str) -> Named<CipherSuite> {
         }
     }
     Named { found: found.into_iter().map(|known| known.suite).collect(), absent }
+}
+
+/// The suites of TLS 1.3 that a list means.
+pub fn suites_of_tls13(list: &str) -> Named<CipherSuite> {
+    let mut named = Named { found: Vec::new(), absent: Vec::new() };
+    for word in list.split(':').filter(|word| !word.is_empty()) {
+        let known = ring::DEFAULT_CIPHER_SUITES.iter().filter(|suite| suite.tls13().is_some());
+        match known.map(SupportedCipherSuite::suite).find(|suite| name(*suite) == word) {
+            Some(suite) if named.found.contains(&suite) => {}
+            Some(suite) => named.found.push(suite),
+            None => named.absent.push(word.to_owned()),
+        }
+    }
+    named
 }
 
 /// Whether a word looks like the name of one suite, such as `DHE-RSA-AES256-GCM-SHA384`; not one of TLS 1.3, which lists do not
@@ -191,6 +208,12 @@ impl Choice {
             let is_tls13 = |suite: &SupportedCipherSuite| suite.tls13().is_some();
             let chosen = suites.iter().filter_map(|name| all.iter().find(|suite| suite.suite() == *name));
             provider.cipher_suites = all.iter().filter(|suite| is_tls13(suite)).chain(chosen).copied().collect();
+        }
+        if let Some(suites) = &self.tls13 {
+            let all = std::mem::take(&mut provider.cipher_suites);
+            let (tls13, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|suite| suite.tls13().is_some());
+            let chosen = suites.iter().filter_map(|name| tls13.iter().find(|suite| suite.suite() == *name));
+            provider.cipher_suites = chosen.copied().chain(others).collect();
         }
         if let Some(groups) = &self.groups {
             let all = provider.kx_groups.clone();

@@ -90,6 +90,31 @@ impl VerifyError {
         self as u16
     }
 
+    /// The error with this number, if it is one of these.
+    pub fn of_number(number: u16) -> Option<Self> {
+        const ALL: [VerifyError; 18] = [
+            VerifyError::Unspecified,
+            VerifyError::NoCrl,
+            VerifyError::BadSignature,
+            VerifyError::NotYetValid,
+            VerifyError::Expired,
+            VerifyError::CrlExpired,
+            VerifyError::SelfSigned,
+            VerifyError::SelfSignedInChain,
+            VerifyError::UnknownIssuer,
+            VerifyError::FirstUnverified,
+            VerifyError::TooLong,
+            VerifyError::Revoked,
+            VerifyError::CriticalExtension,
+            VerifyError::PathLength,
+            VerifyError::Purpose,
+            VerifyError::Subtree,
+            VerifyError::InvalidCa,
+            VerifyError::Name,
+        ];
+        ALL.into_iter().find(|error| error.number() == number)
+    }
+
     /// The reason that OpenSSL ends with where it goes on looking for faults, as it does for nginx: of a certificate that
     /// comes alone, from nobody that is known, the signature cannot be verified either.
     #[must_use]

@@ -340,6 +340,53 @@ fn sessions_are_resumed() {
     }
 }
 
+#[test]
+fn commands_of_openssl_take_the_place_of_directives() {
+    let commands = "ssl_protocols TLSv1.2 TLSv1.3; ssl_conf_command MinProtocol TLSv1.3;\n\
+                    ssl_conf_command ciphersuites TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_CCM_SHA256;\n\
+                    ssl_conf_command Options -SessionTicket,NoRenegotiation; ssl_conf_command Groups P-384;\n\
+                    ssl_conf_command Certificate other.crt; ssl_conf_command PrivateKey other.key;\n\
+                    location = /told { return 200 '$ssl_protocol $ssl_cipher $ssl_curve'; }";
+    let (mut site, authority, port) = secure_site(commands);
+    // The certificate of the directives has another name than clients ask for.
+    for suffix in ["crt", "key"] {
+        let path = |name: &str| site.dir.join(format!("conf/{name}.{suffix}"));
+        std::fs::rename(path("localhost"), path("other")).expect("renamed");
+    }
+    authority.certify(&site, "elsewhere.test");
+    for suffix in ["crt", "key"] {
+        let path = |name: &str| site.dir.join(format!("conf/{name}.{suffix}"));
+        std::fs::rename(path("elsewhere.test"), path("localhost")).expect("renamed");
+    }
+    site.start();
+    site.wait_for_log("\"Ciphersuites\": not offered: TLS_AES_128_CCM_SHA256");
+    let told = "TLSv1.3 TLS_CHACHA20_POLY1305_SHA256 secp384r1";
+    let client = authority.client(&[&TLS13]);
+    for _ in 0..2 {
+        let mut stream = secure(&client, connect(port).expect("the server accepts"), "localhost");
+        assert_eq!(body(&ask(&mut stream, &get("/told"))), told);
+        assert_ne!(stream.conn.handshake_kind(), Some(rustls::HandshakeKind::Resumed));
+    }
+    let old = authority.client(&[&TLS12]);
+    let mut stream = secure(&old, connect(port).expect("the server accepts"), "localhost");
+    assert!(stream.write_all(b"GET").is_err(), "a version that a command leaves out");
+    site.quit();
+    for (command, expected) in [
+        ("MinProtocol TLSv1.4", "SSL_CONF_cmd(\"MinProtocol\", \"TLSv1.4\") failed"),
+        ("MaxProtocol TLSv1.1", "are not safe (RFC 8996)"),
+        ("Nonsense on", "OpenSSL has no such command"),
+        ("NumTickets 4", "\"NumTickets\" in \"ssl_conf_command\" has no effect"),
+        ("Options PrioritizeChaCha", "\"PrioritizeChaCha\" in \"ssl_conf_command\" has no effect"),
+        ("Ciphersuites TLS_AES_128_CCM_SHA256", "no cipher match"),
+    ] {
+        let tls = "ssl_certificate localhost.crt; ssl_certificate_key localhost.key;";
+        site.configure("", &format!("listen 127.0.0.1:{port} ssl; {tls} ssl_conf_command {command};"));
+        let output = site.run(&["-t"]);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains(expected), "{command}: {text}");
+    }
+}
+
 /// Reads one answer, which has a length.
 fn answer(stream: &mut Secure) -> String {
     let mut answer = String::new();

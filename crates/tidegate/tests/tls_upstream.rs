@@ -70,6 +70,9 @@ fn a_proxy_speaks_tls() {
          location /variable/ { set $to https://127.0.0.1:PORT; proxy_pass $to/x; }\n\
          location /old/ { proxy_pass https://127.0.0.1:PORT/; proxy_ssl_protocols TLSv1.2;\n\
          proxy_ssl_ciphers ECDHE-ECDSA-CHACHA20-POLY1305; }\n\
+         location /commands/ { proxy_pass https://127.0.0.1:PORT/; proxy_ssl_protocols TLSv1.2; proxy_ssl_conf_command Protocol ALL;\n\
+         proxy_ssl_conf_command Ciphersuites TLS_AES_128_GCM_SHA256; }\n\
+         location /bounded/ { proxy_pass https://127.0.0.1:PORT/; proxy_ssl_conf_command MaxProtocol TLSv1.2; }\n\
          location /wrong/ { proxy_pass http://127.0.0.1:PORT/; }\n\
          location /clear/ { proxy_pass https://127.0.0.1:$server_port/; }",
     );
@@ -79,6 +82,8 @@ fn a_proxy_speaks_tls() {
     assert_eq!(pair.body("/group/"), format!("https group [group] {tls13}"));
     assert_eq!(pair.body("/variable/"), format!("https 127.0.0.1 [] {tls13}"));
     assert_eq!(pair.body("/old/"), "https 127.0.0.1 [] TLSv1.2 ECDHE-ECDSA-CHACHA20-POLY1305 1");
+    assert_eq!(pair.body("/commands/"), "https 127.0.0.1 [] TLSv1.3 TLS_AES_128_GCM_SHA256 1");
+    assert!(pair.body("/bounded/").starts_with("https 127.0.0.1 [] TLSv1.2 "));
     // Redirects of the server are its own URLs.
     let moved = pair.get("/plain/moved");
     assert!(moved.contains("/plain/there\r\n"), "{moved}");
@@ -287,6 +292,97 @@ fn the_name_of_a_client_certificate_has_variables() {
     assert_eq!(words("/each", "")[0], "NONE");
     assert!(pair.get("/each?name=nobody").starts_with("HTTP/1.1 500 "));
     pair.site.wait_for_log("nobody.crt\": (2: No such file or directory) while SSL handshaking to upstream");
+    pair.site.quit();
+}
+
+/// Scripts that read `conf/?name=`, and wait on the way.
+const CHOOSES: &str = "
+    proxy_ssl_certificate_by_lua_block {
+        local ssl, cert = require 'ngx.ssl', require 'ngx.ssl.proxysslcert'
+        local verify, proxy = require 'ngx.ssl.proxysslverify', require 'ngx.proxyssl'
+        assert(ngx.get_phase() == 'proxy_ssl_cert')
+        assert(not verify.get_verify_cert() and not proxy.get_tls1_version())
+        ngx.sleep(0)
+        local name = ngx.var.arg_name
+        if name == 'refused' then return ngx.exit(ngx.ERROR) end
+        if name == 'fails' then error('on purpose') end
+        if name == 'cleared' then assert(cert.clear_certs()) return end
+        if not name then return end
+        local function read(suffix)
+            local file = assert(io.open(ngx.config.prefix() .. 'conf/' .. name .. suffix))
+            return file:read '*a'
+        end
+        if name == 'keyless.test' then assert(cert.set_cert(ssl.parse_pem_cert(read '.crt'))) return end
+        if name == 'other.test' then
+            assert(cert.set_der_priv_key(ssl.priv_key_pem_to_der(read '.key')))
+            assert(cert.set_der_cert(ssl.cert_pem_to_der(read '.crt')))
+        else
+            assert(cert.set_cert(ssl.parse_pem_cert(read '.crt')))
+            assert(cert.set_priv_key(ssl.parse_pem_priv_key(read '.key')))
+        end
+    }";
+
+const JUDGES: &str = "
+    proxy_ssl_verify_by_lua_block {
+        local cert, verify = require 'ngx.ssl.proxysslcert', require 'ngx.ssl.proxysslverify'
+        assert(ngx.get_phase() == 'proxy_ssl_verify')
+        assert(require('ngx.proxyssl').get_tls1_version_str() == 'TLSv1.3')
+        assert(verify.get_verify_cert() and verify.get_verify_result() == 0)
+        assert(select(2, cert.clear_certs()) == 'API disabled in the current context')
+        ngx.sleep(0)
+        local number = tonumber(ngx.var.arg_verdict)
+        if not number then return end
+        assert(verify.set_verify_result(number) and verify.get_verify_result() == number)
+    }";
+
+#[test]
+fn scripts_choose_certificates_and_judge_those_of_servers() {
+    let mut pair = Pair::new();
+    pair.authority.certify(&pair.site, "keyless.test");
+    let inner = free_port();
+    let identity = "proxy_ssl_certificate back.test.crt; proxy_ssl_certificate_key back.test.key;";
+    let strict = "proxy_ssl_verify on; proxy_ssl_name other.test; proxy_ssl_trusted_certificate ca.pem;";
+    pair.start(
+        &format!(
+            "upstream group {{ server 127.0.0.1:{inner}; keepalive 8; }}\n\
+             server {{ listen 127.0.0.1:{inner} ssl; ssl_certificate back.test.crt; ssl_certificate_key back.test.key;\n\
+             ssl_verify_client optional_no_ca; ssl_trusted_certificate ca.pem;\n\
+             return 200 '$ssl_client_verify $ssl_client_fingerprint $connection_requests'; }}"
+        ),
+        &format!(
+            "{identity}\n\
+             location /fixed {{ proxy_pass https://127.0.0.1:{inner}; }}\n\
+             location /chosen {{ proxy_pass https://127.0.0.1:{inner}; {CHOOSES} }}\n\
+             location /judged {{ proxy_pass https://127.0.0.1:{inner}; {JUDGES} }}\n\
+             location /strict {{ proxy_pass https://127.0.0.1:{inner}; {strict} {JUDGES} }}\n\
+             location /skipped {{ proxy_pass https://127.0.0.1:{inner}; {strict} {JUDGES}\n\
+             lua_upstream_skip_openssl_default_verify on; }}\n\
+             location /kept {{ proxy_pass https://group; proxy_http_version 1.1; proxy_set_header Connection ''; {JUDGES} }}"
+        ),
+    );
+    let words = |path: &str| pair.body(path).split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let fixed = words("/fixed");
+    assert_eq!(words("/chosen"), fixed);
+    assert_eq!(words("/chosen?name=back.test"), fixed);
+    let other = words("/chosen?name=other.test");
+    assert!(other[0] == "SUCCESS" && other[1] != fixed[1], "{other:?}");
+    assert_eq!(words("/chosen?name=cleared")[0], "NONE");
+    // What the one has chosen is not the next one's.
+    assert_eq!(words("/chosen"), fixed);
+    pair.is_refused("/chosen?name=refused", "SSL_do_handshake() failed (SSL: cert cb error)");
+    assert!(pair.get("/chosen?name=fails").starts_with("HTTP/1.1 502 "));
+    pair.site.wait_for_log("on purpose");
+    assert!(pair.get("/chosen?name=keyless.test").starts_with("HTTP/1.1 500 "));
+    pair.site.wait_for_log("a script has set a client certificate without its key while SSL handshaking to upstream");
+    assert_eq!(words("/judged?verdict=0")[0], "SUCCESS");
+    pair.is_refused("/judged?verdict=23", "upstream SSL certificate verify error: (23:certificate revoked)");
+    // The script comes behind the verification by the configuration, unless it is to decide alone.
+    pair.is_refused("/strict", "upstream SSL certificate does not match \"other.test\"");
+    assert_eq!(words("/skipped")[0], "SUCCESS");
+    pair.is_refused("/skipped?verdict=20", "(20:unable to get local issuer certificate)");
+    // A connection is judged when it is opened.
+    assert_eq!(words("/kept")[2], "1");
+    assert_eq!(words("/kept?verdict=23")[2], "2");
     pair.site.quit();
 }
 

@@ -7,6 +7,7 @@ local phases = {
     [0x8000] = "server_rewrite", [0x2] = "rewrite", [0x4] = "access", [0x20000] = "precontent", [0x8] = "content",
     [0x20] = "header_filter", [0x40] = "body_filter", [0x10] = "log", [0x200] = "balancer", [0x80] = "timer",
     [0x4000] = "ssl_client_hello", [0x1000] = "ssl_session_fetch", [0x400] = "ssl_cert", [0x800] = "ssl_session_store",
+    [0x100000] = "proxy_ssl_cert", [0x200000] = "proxy_ssl_verify",
     [0x80000] = "worker_thread",
 }
 local phase = native.phase

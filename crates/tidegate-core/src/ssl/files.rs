@@ -81,6 +81,24 @@ impl Located {
         Ok(named.found)
     }
 
+    /// The suites of TLS 1.3 that it lists; `name` is the directive's. Those that are not offered are told.
+    ///
+    /// # Errors
+    /// None of them is offered.
+    pub fn suites_of_tls13(
+        &self,
+        name: &str,
+        diagnostics: &mut Diagnostics,
+    ) -> Result<Vec<rustls::CipherSuite>, Diagnostic> {
+        let named = ciphers::suites_of_tls13(&self.text.to_str_lossy());
+        if named.found.is_empty() {
+            let message = format!("\"{name}\" names no cipher: \"{}\" (no cipher match)", self.text);
+            return Err(Diagnostic::new(Severity::Emerg, self.span, message));
+        }
+        self.warn_of_absent(name, &named.absent, diagnostics);
+        Ok(named.found)
+    }
+
     /// The groups of the key exchange that it lists; `name` is the directive's. Those that are not offered are told.
     ///
     /// # Errors

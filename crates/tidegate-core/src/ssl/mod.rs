@@ -1,12 +1,13 @@
 //! TLS for clients: certificates, protocols, what clients have to show, and what a request can tell of its connection.
 //!
 //! The stream itself is [`tidegate_net::tls`]; the handshake is a part of [`crate::http1`]. In reading order: `settings` (from
-//! directives to what a handshake needs), [`files`], `keys`, `dynamic` (certificates with variables), [`script`] (code that decides in
+//! directives to what a handshake needs), [`commands`], [`files`], `keys`, `dynamic` (certificates with variables), [`script`] (code that decides in
 //! handshakes), `client` (whether a request is served), `variables`.
 //!
 //! Source: nginx, `ngx_http_ssl_module`.
 
 pub(crate) mod client;
+pub mod commands;
 pub(crate) mod dynamic;
 pub mod files;
 mod keys;
@@ -14,7 +15,7 @@ pub mod script;
 mod settings;
 mod variables;
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use bstr::BString;
 use rustls::{ServerConfig, server::danger::ClientCertVerifier};
@@ -27,6 +28,7 @@ use tidegate_tls::{
 };
 
 use self::{
+    commands::Commands,
     dynamic::{CacheRules, Dynamic},
     files::Located,
     script::Scripts,
@@ -99,13 +101,19 @@ impl Named {
         Ok(Named { located: Located::of(directive), template: build.template(arg)? })
     }
 
+    /// A name without variables.
+    pub(crate) fn literal(located: Located) -> Self {
+        let template = Template::literal(located.text.clone());
+        Named { located, template }
+    }
+
     pub(crate) fn has_variables(&self) -> bool {
         self.template.as_literal().is_none()
     }
 }
 
 /// What the directives say at one level.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Conf {
     certificates: Vec<Named>,
     keys: Vec<Named>,
@@ -120,7 +128,10 @@ pub struct Conf {
     /// Place of the first version that is too old to be offered.
     old_protocol: Option<Span>,
     ciphers: Option<Located>,
+    /// Suites of TLS 1.3, which only commands can name.
+    suites: Option<Located>,
     ecdh_curve: Option<Located>,
+    commands: Commands,
     prefer_server_ciphers: Option<bool>,
     session_cache: Option<SessionCache>,
     session_tickets: Option<bool>,
@@ -177,6 +188,29 @@ impl Conf {
         self.certificates.iter().filter(|named| !named.has_variables()).map(|named| &named.located)
     }
 
+    /// The configuration with what its commands say in place of the directives.
+    fn with_commands(&self) -> Cow<'_, Self> {
+        if !self.commands.is_any() {
+            return Cow::Borrowed(self);
+        }
+        let mut conf = self.clone();
+        let Commands { versions, ciphers, suites, groups, certificate, key, tickets, server_preference, .. } =
+            std::mem::take(&mut conf.commands);
+        conf.protocols = versions.or(conf.protocols);
+        conf.ciphers = ciphers.or(conf.ciphers);
+        conf.suites = suites;
+        conf.ecdh_curve = groups.or(conf.ecdh_curve);
+        conf.session_tickets = tickets.or(conf.session_tickets);
+        conf.prefer_server_ciphers = server_preference.or(conf.prefer_server_ciphers);
+        if let Some(certificate) = certificate {
+            conf.certificates = vec![Named::literal(certificate)];
+        }
+        if let Some(key) = key {
+            conf.keys = vec![Named::literal(key)];
+        }
+        Cow::Owned(conf)
+    }
+
     fn has_certificates(&self) -> bool {
         !self.certificates.is_empty() || self.managed.is_some()
     }
@@ -193,8 +227,6 @@ const fn ignored(name: &'static str, min: u16, max: u16, doc: &'static str) -> D
     .within(PLACES)
     .doc(doc)
 }
-
-const TUNING: &str = "Accepted without effect, with a warning: there is nothing of the kind to be set.";
 
 const VERIFY_WORDS: &[(&str, VerifyClient)] = &[
     ("off", VerifyClient::Off),
@@ -335,7 +367,10 @@ pub static MODULE: Module<Conf> = Module {
         ),
         ignored("ssl_buffer_size", 1, 1, "Accepted without effect, with a warning: records have up to 16 KB.")
             .syntax("size"),
-        ignored("ssl_conf_command", 2, 2, TUNING).syntax("name value"),
+        Directive::custom("ssl_conf_command", 2, 2, |conf: &mut Conf, d, build| conf.commands.take(d, build))
+            .within(PLACES)
+            .syntax("name value")
+            .doc("A command of OpenSSL's configuration: Protocol, MinProtocol, MaxProtocol, CipherString, Ciphersuites, Groups, Certificate, PrivateKey, Options SessionTicket and ServerPreference; -t names others."),
         ignored("ssl_dhparam", 1, 1, "Accepted without effect, with a warning: keys are exchanged by elliptic curves alone.")
             .syntax("file"),
         ignored("ssl_early_data", 1, 1, "Accepted without effect, with a warning: early data is not taken.")
@@ -362,6 +397,7 @@ pub static MODULE: Module<Conf> = Module {
             child.session_ticket_keys.clone_from(&parent.session_ticket_keys);
         }
         child.scripts.inherit(&parent.scripts);
+        child.commands.inherit(&parent.commands);
         let own: Vec<_> = child.ignored.iter().map(|(name, _)| name.clone()).collect();
         child.ignored.extend(parent.ignored.iter().filter(|(name, _)| !own.contains(name)).cloned());
     },

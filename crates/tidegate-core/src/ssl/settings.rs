@@ -58,6 +58,7 @@ struct Inputs {
     password_file: Option<BString>,
     versions: Versions,
     ciphers: Option<BString>,
+    suites: Option<BString>,
     ecdh_curve: Option<BString>,
     prefer_server_ciphers: bool,
     session_cache: SessionCache,
@@ -88,6 +89,7 @@ impl Inputs {
             password_file: text(&conf.password_file),
             versions: conf.protocols.unwrap_or_default(),
             ciphers: text(&conf.ciphers),
+            suites: text(&conf.suites),
             ecdh_curve: text(&conf.ecdh_curve),
             prefer_server_ciphers: conf.prefer_server_ciphers.unwrap_or(false),
             session_cache: conf.session_cache.clone().unwrap_or(SessionCache::Off),
@@ -122,14 +124,14 @@ pub(crate) fn load(
 ) {
     let mut known: HashMap<Inputs, Option<Arc<ServerTls>>> = HashMap::new();
     for server in &mut *servers {
-        let conf = levels[server.level.0 as usize].conf(&MODULE);
+        let conf = levels[server.level.0 as usize].conf(&MODULE).with_commands();
         if !conf.has_certificates() && conf.reject_handshake != Some(true) {
             continue;
         }
-        warn_of_ignored(conf, diagnostics);
+        warn_of_ignored(&conf, diagnostics);
         server.tls = known
-            .entry(Inputs::of(conf, http2_settings::is_on(&levels[server.level.0 as usize])))
-            .or_insert_with_key(|inputs| match build(inputs, conf, conf_dir, diagnostics) {
+            .entry(Inputs::of(&conf, http2_settings::is_on(&levels[server.level.0 as usize])))
+            .or_insert_with_key(|inputs| match build(inputs, &conf, conf_dir, diagnostics) {
                 Ok(tls) => Some(Arc::new(tls)),
                 Err(diagnostic) => {
                     diagnostics.push(diagnostic);
@@ -140,7 +142,7 @@ pub(crate) fn load(
     }
     for listen in listens {
         let Some(span) = listen.ssl else { continue };
-        let conf = levels[servers[listen.default.0 as usize].level.0 as usize].conf(&MODULE);
+        let conf = levels[servers[listen.default.0 as usize].level.0 as usize].conf(&MODULE).with_commands();
         if !conf.has_certificates() && conf.reject_handshake != Some(true) {
             diagnostics.error(span, "no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive");
         }
@@ -215,6 +217,9 @@ fn choice(conf: &Conf, diagnostics: &mut Diagnostics) -> Result<Choice, Diagnost
     let mut choice = Choice::default();
     if let Some(found) = &conf.ciphers {
         choice.suites = Some(found.suites("ssl_ciphers", diagnostics)?);
+    }
+    if let Some(found) = &conf.suites {
+        choice.tls13 = Some(found.suites_of_tls13("Ciphersuites", diagnostics)?);
     }
     if let Some(found) = &conf.ecdh_curve {
         choice.groups = Some(found.groups("ssl_ecdh_curve", diagnostics)?);

@@ -78,7 +78,7 @@ impl<P: Protocol> Exchange<'_, P> {
     }
 
     async fn connect(&self, destination: Destination<'_>) -> Result<Socket, Stop> {
-        let connecting = Socket::connect(destination);
+        let connecting = Socket::connect(self.req, destination);
         match with_timeout(self.selection.attempt.timeouts.connect_ms, &self.watch, connecting).await {
             Ok(Ok(socket)) => Ok(socket),
             Ok(Err(ConnectError::Bind(local, error))) => {
@@ -95,6 +95,10 @@ impl<P: Protocol> Exchange<'_, P> {
             Ok(Err(ConnectError::Certificate(message))) => {
                 self.req.log(Level::Error, format_args!("{message} while {SHAKING_HANDS}"));
                 Err(Stop::End(Step::Status(500)))
+            }
+            Ok(Err(error @ (ConnectError::Refused(_) | ConnectError::Verdict(_)))) => {
+                self.req.log(Level::Error, format_args!("{error} while {SHAKING_HANDS}"));
+                Err(Failure::Error.into())
             }
             Ok(Err(ConnectError::Tls(error))) => {
                 self.report_handshake(&error);

@@ -351,6 +351,10 @@ macro_rules! upstream_directives {
                 |c: &mut $conf, d, _| $crate::upstream::tls::text(&mut c.$field.tls.ciphers, d))
                 .syntax("ciphers").default("DEFAULT")
                 .doc("Cipher suites of TLS 1.2, in OpenSSL's words; -t names those that are not offered."),
+            $crate::module::Directive::custom(concat!($prefix, "_ssl_conf_command"), 2, 2,
+                |c: &mut $conf, d, b| c.$field.tls.commands.take(d, b))
+                .syntax("name value")
+                .doc("A command of OpenSSL's configuration: Protocol, MinProtocol, MaxProtocol, CipherString, Ciphersuites, Groups, Certificate, PrivateKey; -t names others."),
             $crate::module::Directive::custom(concat!($prefix, "_ssl_crl"), 1, 1,
                 |c: &mut $conf, d, _| $crate::upstream::tls::text(&mut c.$field.tls.crl, d))
                 .syntax("file").doc("PEM file with lists of revoked certificates of servers."),

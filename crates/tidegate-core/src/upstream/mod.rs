@@ -9,7 +9,7 @@
 //!
 //! - [`address`]: where a server is; [`url`]: how configurations write that
 //! - [`peer`], [`group`], [`balance`]: the servers of an upstream, and the choice among them
-//! - [`socket`], [`tls`], [`keepalive`]: a connection to a peer
+//! - [`socket`], [`tls`], [`tls_scripts`], [`keepalive`]: a connection to a peer
 //! - [`record`], [`variables`]: what became of each try
 //! - [`directives`], [`settings`]: the directives that modules have in common
 //! - `lane`, `share`: several requests under way on one connection
@@ -44,6 +44,7 @@ pub mod socket;
 pub mod store;
 mod tee;
 pub mod tls;
+pub mod tls_scripts;
 mod tunnel;
 pub mod url;
 pub mod variables;

@@ -15,6 +15,7 @@ use bytes::BytesMut;
 use tokio::net::{TcpSocket, UnixStream};
 
 use tidegate_net::tls::HandshakeError;
+use tidegate_tls::verify::VerifyError;
 
 use super::{Address, tls::TlsPeer};
 use crate::{clock, deadline::Deadline, request::Request, stream::Stream};
@@ -185,9 +186,21 @@ pub enum ConnectError {
     /// The certificate that the peer was to be shown cannot be used: no peer's fault.
     #[error("{0}")]
     Certificate(String),
+    /// A script does not want TLS with the peer, or has failed.
+    #[error("SSL_do_handshake() failed (SSL: {0})")]
+    Refused(&'static str),
+    /// A script has found something wrong with the peer's certificate; a number of OpenSSL's.
+    #[error("upstream SSL certificate verify error: ({0}:{text})", text = text_of(*.0))]
+    Verdict(i64),
     /// The peer is reached, but there is no TLS with it.
     #[error(transparent)]
     Tls(#[from] HandshakeError),
+}
+
+/// OpenSSL's words for one of its numbers.
+fn text_of(verdict: i64) -> String {
+    let known = u16::try_from(verdict).ok().and_then(VerifyError::of_number);
+    known.map_or_else(|| "unknown certificate verification error".to_owned(), |error| error.to_string())
 }
 
 /// Where connections come from (`proxy_bind`).
@@ -202,11 +215,11 @@ pub struct Bind {
 }
 
 impl Socket {
-    /// Connects, TLS and all, without a limit of time.
+    /// Connects for a request, TLS and all, without a limit of time.
     ///
     /// # Errors
     /// Those of the system.
-    pub async fn connect(destination: Destination<'_>) -> Result<Socket, ConnectError> {
+    pub async fn connect(req: &Rc<Request>, destination: Destination<'_>) -> Result<Socket, ConnectError> {
         let stream = match destination.address {
             Address::Inet(address) => {
                 let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
@@ -226,10 +239,7 @@ impl Socket {
         }
         let stream = match destination.tls {
             None => stream,
-            Some(tls) => {
-                let settings = tls.settings().await.map_err(ConnectError::Certificate)?;
-                tls.shake_hands(settings, stream).await?
-            }
+            Some(tls) => tls.secure(req, stream).await?,
         };
         Ok(Socket {
             lines: Lines { destination: Rc::new(destination.to_owned()), deadline: Deadline::new() },

@@ -3,8 +3,10 @@
 //! Source: nginx, `ngx_http_proxy_module`, "proxy_ssl_…".
 
 use std::{
+    borrow::Cow,
     future::poll_fn,
     path::Path,
+    rc::Rc,
     sync::{Arc, OnceLock},
 };
 
@@ -24,7 +26,12 @@ use tidegate_tls::{
     versions::{Version, Versions, WORDS},
 };
 
-use super::{UpstreamConf, directives::fill};
+use super::{
+    UpstreamConf,
+    directives::fill,
+    socket::ConnectError,
+    tls_scripts::{PeerHandshake, PeerScripts},
+};
 use crate::{
     conf::{Build, Config},
     inherit,
@@ -32,8 +39,10 @@ use crate::{
     request::Request,
     ssl::{
         Named,
+        commands::Commands,
         dynamic::{CacheRules, Names, Pairs},
         files::Located,
+        script::Refused,
     },
     stream::Stream,
     template::Template,
@@ -56,6 +65,12 @@ pub struct TlsConf {
     pub trusted_certificate: Option<Located>,
     pub verify: Option<bool>,
     pub verify_depth: Option<u64>,
+    /// `…_ssl_conf_command`
+    pub commands: Commands,
+    /// Scripts of its handshakes.
+    pub scripts: PeerScripts,
+    /// A script alone decides about the peer's certificate, where there is one for that.
+    pub skip_default_verify: Option<bool>,
     /// What they come to, once that is known.
     client: Arc<OnceLock<Arc<ClientConfig>>>,
     /// Where certificates with variables come from.
@@ -116,18 +131,26 @@ impl TlsConf {
     pub(super) fn inherit(&mut self, parent: &TlsConf) {
         let child = self;
         inherit!(child, parent; certificate, certificate_cache, certificate_key, ciphers, crl, name, password_file, protocols, server_name, session_reuse,
-            trusted_certificate, verify, verify_depth);
+            trusted_certificate, verify, verify_depth, skip_default_verify);
+        child.scripts.inherit(&parent.scripts);
+        child.commands.inherit(&parent.commands);
     }
 
     /// The settings of a location. They work once [`load`](Self::load) was called.
     pub(super) fn settings(&self) -> TlsSettings {
-        let named = match (&self.certificate, &self.certificate_key) {
+        let named = match (self.shown(), self.key()) {
             (Some(certificate), Some(key)) if certificate.has_variables() || key.has_variables() => {
                 Some((certificate.template.clone(), key.template.clone()))
             }
             _ => None,
         };
-        TlsSettings { client: self.client.clone(), name: self.name.clone(), named, pairs: self.pairs.clone() }
+        TlsSettings {
+            client: self.client.clone(),
+            name: self.name.clone(),
+            named,
+            pairs: self.pairs.clone(),
+            scripts: self.scripts.is_any().then(|| Arc::new(self.scripts.clone())),
+        }
     }
 
     /// Reads the files. `prefix` is that of the directives' names. To be called for each level whose requests may need TLS.
@@ -151,7 +174,8 @@ impl TlsConf {
     }
 
     fn options(&self, dir: &Path, prefix: &str, diagnostics: &mut Diagnostics) -> Result<ClientOptions, Diagnostic> {
-        let verify = self.verify.unwrap_or(false);
+        let is_left_to_script = self.scripts.verify.is_some() && self.skip_default_verify == Some(true);
+        let verify = self.verify.unwrap_or(false) && !is_left_to_script;
         let trusted = match &self.trusted_certificate {
             _ if !verify => None,
             Some(found) => Some(found.load(dir, "certificate", pem::certificates)?),
@@ -167,15 +191,21 @@ impl TlsConf {
             _ => None,
         };
         let mut choice = ciphers::Choice::default();
-        if let Some(found) = &self.ciphers {
+        if let Some(found) = self.commands.ciphers.as_ref().or(self.ciphers.as_ref()) {
             choice.suites = Some(found.suites(&format!("{prefix}_ssl_ciphers"), diagnostics)?);
+        }
+        if let Some(found) = &self.commands.suites {
+            choice.tls13 = Some(found.suites_of_tls13("Ciphersuites", diagnostics)?);
+        }
+        if let Some(found) = &self.commands.groups {
+            choice.groups = Some(found.groups("Groups", diagnostics)?);
         }
         Ok(ClientOptions {
             verify,
             check_name: true,
             continues: true,
             depth_max: Some(self.verify_depth.unwrap_or(1)),
-            versions: self.protocols.unwrap_or_default(),
+            versions: self.commands.versions.or(self.protocols).unwrap_or_default(),
             ciphers: choice,
             sends_name: self.server_name.unwrap_or(false),
             resumes: self.session_reuse.unwrap_or(true),
@@ -185,11 +215,23 @@ impl TlsConf {
         })
     }
 
+    /// The certificate that servers are shown.
+    fn shown(&self) -> Option<Cow<'_, Named>> {
+        let commanded = self.commands.certificate.clone().map(|located| Cow::Owned(Named::literal(located)));
+        commanded.or(self.certificate.as_ref().map(Cow::Borrowed))
+    }
+
+    /// Its key.
+    fn key(&self) -> Option<Cow<'_, Named>> {
+        let commanded = self.commands.key.clone().map(|located| Cow::Owned(Named::literal(located)));
+        commanded.or(self.certificate_key.as_ref().map(Cow::Borrowed))
+    }
+
     fn identity(&self, dir: &Path, prefix: &str) -> Result<Option<Shared<Identity>>, Diagnostic> {
-        let Some(certificate) = self.certificate.as_ref().filter(|found| !found.located.text.is_empty()) else {
+        let Some(certificate) = self.shown().filter(|found| !found.located.text.is_empty()) else {
             return Ok(None);
         };
-        let Some(key) = &self.certificate_key else {
+        let Some(key) = self.key() else {
             let Located { text, span } = &certificate.located;
             let message = format!("no \"{prefix}_ssl_certificate_key\" is defined for certificate \"{text}\"");
             return Err(Diagnostic::new(Severity::Emerg, *span, message));
@@ -219,6 +261,7 @@ pub struct TlsSettings {
     /// Names with variables of the client's certificate and its key.
     named: Option<(Template, Template)>,
     pairs: Arc<OnceLock<Arc<Pairs>>>,
+    scripts: Option<Arc<PeerScripts>>,
 }
 
 impl TlsSettings {
@@ -238,7 +281,7 @@ impl TlsSettings {
         // Without a name there is no certificate.
         let names = names.filter(|(certificate, _)| !certificate.is_empty());
         let identity = names.and_then(|names| Some((self.pairs.get()?.clone(), names)));
-        Some(TlsPeer { client: client.clone(), name, shown, identity })
+        Some(TlsPeer { client: client.clone(), name, shown, identity, scripts: self.scripts.clone() })
     }
 }
 
@@ -263,6 +306,8 @@ pub struct TlsPeer {
     shown: BString,
     /// The client's certificate, where its name has variables.
     identity: Option<(Arc<Pairs>, Names)>,
+    /// They must not hold a request: connections stay longer.
+    scripts: Option<Arc<PeerScripts>>,
 }
 
 impl PartialEq for TlsPeer {
@@ -270,6 +315,7 @@ impl PartialEq for TlsPeer {
         let names = |peer: &Self| peer.identity.as_ref().map(|(_, names)| names.clone());
         Arc::ptr_eq(&self.client, &other.client)
             && self.shown == other.shown
+            && self.scripts == other.scripts
             && (self.identity.is_none() && other.identity.is_none() || names(self) == names(other))
     }
 }
@@ -286,7 +332,7 @@ impl TlsPeer {
     ///
     /// # Errors
     /// Why that cannot be used, as a sentence for the log.
-    pub(super) async fn settings(&self) -> Result<Arc<ClientConfig>, String> {
+    async fn settings(&self) -> Result<Arc<ClientConfig>, String> {
         let Some((pairs, names)) = &self.identity else { return Ok(self.client.clone()) };
         let pair = pairs.get(names.clone()).await?;
         let mut config = ClientConfig::clone(&self.client);
@@ -296,15 +342,53 @@ impl TlsPeer {
         Ok(Arc::new(config))
     }
 
+    /// Makes a connection one of TLS, for a request.
+    ///
+    /// # Errors
+    /// [`ConnectError`], but none of connecting.
+    pub(super) async fn secure(&self, req: &Rc<Request>, stream: Stream) -> Result<Stream, ConnectError> {
+        let settings = self.settings().await.map_err(ConnectError::Certificate)?;
+        match &self.scripts {
+            None => Ok(self.shake_hands(settings, stream).await?),
+            // Boxed, since few have scripts.
+            Some(scripts) => Box::pin(self.shake_hands_with_scripts(scripts, req, settings, stream)).await,
+        }
+    }
+
+    async fn shake_hands_with_scripts(
+        &self,
+        scripts: &PeerScripts,
+        req: &Rc<Request>,
+        settings: Arc<ClientConfig>,
+        stream: Stream,
+    ) -> Result<Stream, ConnectError> {
+        let handshake = Rc::<PeerHandshake>::default();
+        let settings = match &scripts.certificate {
+            None => settings,
+            Some(script) => {
+                let decided = script.run(req, &handshake).wait().await;
+                decided.map_err(|Refused| ConnectError::Refused("cert cb error"))?;
+                handshake.settings(settings).map_err(ConnectError::Certificate)?
+            }
+        };
+        let stream = self.shake_hands(settings, stream).await?;
+        if let Some(script) = &scripts.verify {
+            stream.with_tls(|tls| handshake.met(tls));
+            let decided = script.run(req, &handshake).wait().await;
+            decided.map_err(|Refused| ConnectError::Refused("certificate verify failed"))?;
+            match handshake.verdict() {
+                0 => {}
+                verdict => return Err(ConnectError::Verdict(verdict)),
+            }
+        }
+        Ok(stream)
+    }
+
     /// Makes a connection one of TLS, by the [`settings`](Self::settings).
     ///
     /// # Errors
     /// [`HandshakeError`].
-    pub(super) async fn shake_hands(
-        &self,
-        settings: Arc<ClientConfig>,
-        stream: Stream,
-    ) -> Result<Stream, HandshakeError> {
+    async fn shake_hands(&self, settings: Arc<ClientConfig>, stream: Stream) -> Result<Stream, HandshakeError> {
         // No certificate is for this address.
         let nobody = || ServerName::from(std::net::IpAddr::from(std::net::Ipv4Addr::UNSPECIFIED));
         let name = self.name.clone().unwrap_or_else(nobody);

@@ -24,6 +24,8 @@ const PHASES: Phases = Phases::of(&[
     Phase::SslSessionFetch,
     Phase::SslCertificate,
     Phase::SslSessionStore,
+    Phase::ProxySslCertificate,
+    Phase::ProxySslVerify,
 ]);
 
 /// nginx's `NGX_AGAIN` and `NGX_DONE`, which make no sense here.

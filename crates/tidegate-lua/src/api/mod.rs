@@ -68,6 +68,7 @@ mod ndk;
 pub(crate) mod output;
 mod pipe;
 pub(crate) mod process;
+mod proxy_ssl;
 mod rds;
 mod redirect;
 mod regex;
@@ -132,6 +133,7 @@ static FAMILIES: &[&Family] = &[
     &pipe::FAMILY,
     &sql::FAMILY,
     &ssl::FAMILY,
+    &proxy_ssl::FAMILY,
     &upstream::FAMILY,
     &init_once::FAMILY,
     &fault::FAMILY,

@@ -31,7 +31,8 @@ impl Userdata for Key {
     const TYPE_NAME: &'static str = "private key";
 }
 
-fn push_chain(lua: &mut Lua, chain: Vec<CertificateDer<'static>>) -> CResult {
+/// Pushes certificates as scripts hold them.
+pub(crate) fn push_chain(lua: &mut Lua, chain: Vec<CertificateDer<'static>>) -> CResult {
     push_userdata(lua, Chain(Arc::new(chain)));
     Ok(1)
 }

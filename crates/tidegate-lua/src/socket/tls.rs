@@ -306,7 +306,7 @@ fn options(host: &Host, verify: bool, named: bool, resume: bool, identity: Optio
             continues: false,
             depth_max: conf.lua_ssl_verify_depth,
             versions: conf.lua_ssl_protocols.unwrap_or_default(),
-            ciphers: ciphers::Choice { suites: conf.lua_ssl_ciphers.as_deref().cloned(), groups: None },
+            ciphers: ciphers::Choice { suites: conf.lua_ssl_ciphers.as_deref().cloned(), ..Default::default() },
             sends_name: named,
             resumes: resume,
             trusted: conf.lua_ssl_trusted_certificate.clone().map(Shared),

@@ -39,7 +39,8 @@ use self::{
 /// What the directives say at one level.
 #[derive(Debug, Default)]
 pub struct Conf {
-    upstream: UpstreamConf,
+    /// What proxies have in common.
+    pub upstream: UpstreamConf,
     pass: Option<Pass>,
     /// The path of the location ends with a slash: without it, requests are redirected to add it.
     adds_slash: bool,
