@@ -152,6 +152,10 @@ impl Connection {
     pub fn config(&self) -> &Config {
         &self.config
     }
+    /// Whether the address that accepted it speaks HTTP/2, whatever the servers say.
+    pub(crate) fn listens_http2(&self) -> bool {
+        self.config.listens.get(self.port).is_some_and(|listen| listen.http2)
+    }
     /// What a balancer said ahead of the connection's bytes, where `listen … proxy_protocol` expects that.
     pub fn proxy_header(&self) -> Option<&ProxyHeader> {
         self.proxy_header.get().map(|header| &**header)

@@ -93,9 +93,10 @@ impl Conf {
     }
 }
 
-/// Whether the server whose level this is speaks HTTP/2.
+/// Whether the server whose level this is speaks HTTP/2 at all of its addresses. It also does at those that are said to
+/// ([`Listen::http2`](crate::conf::Listen::http2)).
 pub(crate) fn is_on(level: &Level) -> bool {
-    level.core.http2.http2 == Some(true) || level.core.http.listens_http2
+    level.core.http2.http2 == Some(true)
 }
 
 fn http2(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {

@@ -100,8 +100,6 @@ pub struct Conf {
     /// Set by the module `rewrite`, whose directive it is.
     pub uninitialized_variable_warn: Option<bool>,
     has_listen: bool,
-    /// `listen … http2`
-    pub(crate) listens_http2: bool,
 }
 
 pub(crate) fn ms(time: Option<Duration>, default_ms: u64) -> u64 {
@@ -476,7 +474,6 @@ fn listen(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) ->
     if flags.http2 {
         let message = "the \"listen ... http2\" directive is deprecated, use the \"http2\" directive instead";
         build.diagnostics.warn(arg.span, message);
-        conf.listens_http2 = true;
     }
     for addr in crate::listen::addresses(arg)? {
         let spec = ListenSpec { addr, options: options.clone() };

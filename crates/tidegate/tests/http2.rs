@@ -126,6 +126,54 @@ fn a_handshake_agrees_on_the_protocol() {
 }
 
 #[test]
+fn an_address_speaks_it_whatever_its_servers_say() {
+    let (mut site, authority) = (Site::new("", ""), Authority::new());
+    authority.certify(&site, "localhost");
+    let [plain, tls, with] = [(); 3].map(|()| support::free_port());
+    let server = |name: &str, listens: &str, more: &str| {
+        format!(
+            "server {{ server_name {name}; {listens} ssl_certificate localhost.crt; ssl_certificate_key localhost.key; {more}\n\
+             location / {{ return 200 '$http2 $server_name'; }} }}\n"
+        )
+    };
+    // The second server says so of one of its addresses, the third of none.
+    let both = format!("listen 127.0.0.1:{plain}; listen 127.0.0.1:{tls} ssl;");
+    let servers = [
+        server("localhost", &format!("{both} listen 127.0.0.1:{with} ssl;"), ""),
+        server("second", &format!("{both} listen 127.0.0.1:{with} ssl http2;"), ""),
+        server("third", &both, "http2 on;"),
+    ];
+    site.write_conf(&format!(
+        "error_log logs/error.log notice; pid logs/nginx.pid; events {{ }}\n\
+         http {{ server {{ listen 127.0.0.1:{}; return 200 ok; }} {} }}",
+        site.port,
+        servers.concat()
+    ));
+    site.start();
+    let mut config = (*authority.client(&[&TLS13])).clone();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let config = Arc::new(config);
+    let agreed = |port: u16| {
+        let mut stream = secure(&config, support::connect(port).expect("the server accepts"), "localhost");
+        std::io::Write::flush(&mut stream).expect("a handshake");
+        stream.conn.complete_io(&mut stream.sock).expect("a handshake");
+        stream
+    };
+    let stream = agreed(with);
+    assert_eq!(stream.conn.alpn_protocol(), Some(&b"h2"[..]));
+    let mut client = Client::over(stream, &[]);
+    client.get(1, "/");
+    assert_eq!(client.answer(1).text(), "h2 localhost");
+    assert_eq!(agreed(tls).conn.alpn_protocol(), Some(&b"http/1.1"[..]));
+    let mut socket = support::connect(plain).expect("the server accepts");
+    std::io::Write::write_all(&mut socket, PREFACE).expect("sent");
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut socket, &mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    site.quit();
+}
+
+#[test]
 fn large_bodies_keep_to_the_windows() {
     let mut site = site();
     let big = big();

@@ -468,11 +468,22 @@ impl<'a> Build<'a> {
             }
         }
         let proxy_protocol = group.iter().any(|draft| draft.flags.proxy_protocol);
+        let http2 = group.iter().any(|draft| draft.flags.http2);
         let ssl = group.iter().find(|draft| draft.flags.ssl).and_then(|draft| draft.span);
         // Socket options stand with any one of the servers.
         let spec = group.iter().find(|draft| draft.flags.explicit).unwrap_or(&group[0]).spec.clone();
         let one_server = names.is_trivial(default);
-        Listen { spec, default, names, one_server, proxy_protocol, ssl, shared_with: Vec::new(), is_shared: false }
+        Listen {
+            spec,
+            default,
+            names,
+            one_server,
+            proxy_protocol,
+            http2,
+            ssl,
+            shared_with: Vec::new(),
+            is_shared: false,
+        }
     }
 }
 

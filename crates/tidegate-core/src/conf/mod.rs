@@ -131,6 +131,8 @@ pub struct Listen {
     pub one_server: bool,
     /// PROXY protocol is expected.
     pub proxy_protocol: bool,
+    /// HTTP/2 is spoken, whatever the servers say.
+    pub http2: bool,
     /// TLS is expected; where a `listen` says so.
     pub ssl: Option<tidegate_conf::Span>,
     /// Exact addresses of the same port that this wildcard address accepts for: they have no socket of their own.

@@ -261,9 +261,10 @@ fn give_up(conn: &Connection) -> bool {
 
 /// The settings of a handshake, with certificates whose names have variables.
 async fn config_of(conn: &Rc<Connection>, server: ServerId, tls: &ServerTls) -> Result<Arc<ServerConfig>, String> {
-    let Some(dynamic) = &tls.dynamic else { return Ok(tls.config.clone()) };
+    let base = tls.config_at(conn.listens_http2());
+    let Some(dynamic) = &tls.dynamic else { return Ok(base.clone()) };
     let names = with_nobodys_request(conn, server, |req| dynamic.names(req));
-    dynamic.settings(&tls.config, names).await
+    dynamic.settings(base, names).await
 }
 
 /// The server whose settings a client gets: that of the name that it asks for, or the default one. `None` where handshakes are

@@ -89,7 +89,7 @@ pub(super) fn open(input: &mut Input, id: u32, end_stream: bool, worker: &Rc<Wor
 
 /// Whether the server that the client names speaks HTTP/2.
 fn is_served(conn: &Connection, req: &Request) -> bool {
-    is_on(req.level()) || conn.default_level().core.http.listens_http2
+    is_on(req.level()) || conn.listens_http2()
 }
 
 /// Takes note that the client wants to speak another protocol on the stream.

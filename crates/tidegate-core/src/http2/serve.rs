@@ -41,7 +41,7 @@ pub(crate) fn is_preface(conn: &Connection) -> bool {
     let input = conn.input.borrow();
     let begins =
         input.first_chunk::<3>() == Some(b"PRI") && PREFACE.starts_with(&input[..input.len().min(PREFACE.len())]);
-    begins && conn.stream.as_tls().is_none() && is_on(conn.default_level())
+    begins && conn.stream.as_tls().is_none() && (is_on(conn.default_level()) || conn.listens_http2())
 }
 
 /// Serves a connection on which the client speaks HTTP/2, until it ends. What has been read of it begins with the preface,

@@ -45,7 +45,9 @@ use crate::{
 #[derive(Debug)]
 pub struct ServerTls {
     /// Without certificates, if these have variables.
-    pub(crate) config: Arc<ServerConfig>,
+    config: Arc<ServerConfig>,
+    /// The same for addresses that speak HTTP/2, where there are such and the server does not by itself.
+    http2_config: Option<Arc<ServerConfig>>,
     /// Certificates with variables.
     pub(crate) dynamic: Option<Arc<Dynamic>>,
     /// By what the certificates of clients are verified, where they are asked for.
@@ -58,6 +60,13 @@ pub struct ServerTls {
     verifier: Arc<dyn ClientCertVerifier>,
     /// Code that runs in handshakes.
     pub(crate) scripts: Scripts,
+}
+
+impl ServerTls {
+    /// The settings at an address that speaks HTTP/2 (`listens_http2`), or does if the server does.
+    pub(crate) fn config_at(&self, listens_http2: bool) -> &Arc<ServerConfig> {
+        self.http2_config.as_ref().filter(|_| listens_http2).unwrap_or(&self.config)
+    }
 }
 
 /// `ssl_verify_client`

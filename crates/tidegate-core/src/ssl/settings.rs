@@ -47,6 +47,15 @@ const ALPN: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
 /// Source: nginx, "ssl_session_timeout".
 const SESSION_TIMEOUT: Duration = Duration::from_secs(300);
 
+/// Where a server speaks HTTP/2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Http2 {
+    Nowhere,
+    /// Where a `listen` says so.
+    AtAddresses,
+    Everywhere,
+}
+
 /// All that the settings of a server depend on, files by their names. Servers with the same share theirs.
 #[derive(PartialEq, Eq, Hash)]
 struct Inputs {
@@ -72,12 +81,12 @@ struct Inputs {
     crl: Option<BString>,
     stapling_file: Option<BString>,
     rejects: bool,
-    http2: bool,
+    http2: Http2,
     scripts: [usize; 4],
 }
 
 impl Inputs {
-    fn of(conf: &Conf, http2: bool) -> Self {
+    fn of(conf: &Conf, http2: Http2) -> Self {
         let text = |found: &Option<Located>| found.as_ref().map(|found| found.text.clone());
         let pairs = conf.certificates.iter().zip(&conf.keys);
         Inputs {
@@ -129,8 +138,13 @@ pub(crate) fn load(
             continue;
         }
         warn_of_ignored(&conf, diagnostics);
+        let http2 = match http2_settings::is_on(&levels[server.level.0 as usize]) {
+            true => Http2::Everywhere,
+            false if listens.iter().any(|listen| listen.http2) => Http2::AtAddresses,
+            false => Http2::Nowhere,
+        };
         server.tls = known
-            .entry(Inputs::of(&conf, http2_settings::is_on(&levels[server.level.0 as usize])))
+            .entry(Inputs::of(&conf, http2))
             .or_insert_with_key(|inputs| match build(inputs, &conf, conf_dir, diagnostics) {
                 Ok(tls) => Some(Arc::new(tls)),
                 Err(diagnostic) => {
@@ -189,8 +203,7 @@ fn build(
         .map_err(cannot)?
         .with_client_cert_verifier(verifier.clone())
         .with_cert_resolver(Arc::new(Certificates::new(pairs, managed)));
-    let http2 = inputs.http2.then_some(&b"h2"[..]);
-    config.alpn_protocols = http2.into_iter().chain(ALPN).map(<[u8]>::to_vec).collect();
+    config.alpn_protocols = ALPN.map(<[u8]>::to_vec).into();
     config.ignore_client_order = inputs.prefer_server_ciphers;
     config.session_storage = storage(&inputs.session_cache);
     match if inputs.tickets { tickets(inputs, conf, conf_dir)? } else { None } {
@@ -201,8 +214,18 @@ fn build(
         }
         None => {}
     }
+    let with_http2 = |mut config: ServerConfig| {
+        config.alpn_protocols.insert(0, b"h2".to_vec());
+        Arc::new(config)
+    };
+    let (config, http2_config) = match inputs.http2 {
+        Http2::Everywhere => (with_http2(config), None),
+        Http2::AtAddresses => (Arc::new(config.clone()), Some(with_http2(config))),
+        Http2::Nowhere => (Arc::new(config), None),
+    };
     Ok(ServerTls {
-        config: Arc::new(config),
+        config,
+        http2_config,
         dynamic,
         client,
         rejects: inputs.rejects,
