@@ -214,15 +214,7 @@ fn build(
         }
         None => {}
     }
-    let with_http2 = |mut config: ServerConfig| {
-        config.alpn_protocols.insert(0, b"h2".to_vec());
-        Arc::new(config)
-    };
-    let (config, http2_config) = match inputs.http2 {
-        Http2::Everywhere => (with_http2(config), None),
-        Http2::AtAddresses => (Arc::new(config.clone()), Some(with_http2(config))),
-        Http2::Nowhere => (Arc::new(config), None),
-    };
+    let (config, http2_config) = with_http2(config, inputs.http2);
     Ok(ServerTls {
         config,
         http2_config,
@@ -233,6 +225,19 @@ fn build(
         verifier,
         scripts: conf.scripts.clone(),
     })
+}
+
+/// The settings of a server, and those for addresses that speak HTTP/2 where it does not by itself.
+fn with_http2(config: ServerConfig, http2: Http2) -> (Arc<ServerConfig>, Option<Arc<ServerConfig>>) {
+    let with = |mut config: ServerConfig| {
+        config.alpn_protocols.insert(0, b"h2".to_vec());
+        Arc::new(config)
+    };
+    match http2 {
+        Http2::Everywhere => (with(config), None),
+        Http2::AtAddresses => (Arc::new(config.clone()), Some(with(config))),
+        Http2::Nowhere => (Arc::new(config), None),
+    }
 }
 
 /// The suites and groups that are offered.
