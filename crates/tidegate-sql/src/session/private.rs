@@ -3,6 +3,7 @@
 use std::{
     future::Future,
     pin::pin,
+    rc::Rc,
     sync::Arc,
     task::{Context, Waker},
     time::Instant,
@@ -172,17 +173,20 @@ impl Place {
         if self.conn.is_autocommit() || self.conn.is_behind() { self.renew(env) } else { Ok(()) }
     }
 
-    /// Does the changes again on a connection of the writer. The caller holds the write lock.
-    fn apply_as_writer(&mut self, env: &Env, apply: impl FnOnce(&Log, &mut Conn) -> Res<()>) -> Res<Box<Conn>> {
-        let mut conn = self.pool.take()?;
-        conn.enforce_foreign_keys(env.foreign_keys.get());
+    /// Does the changes again on a connection of the writer, which checks foreign keys `for_more` statements. The caller holds the
+    /// write lock.
+    fn apply_as_writer(&mut self, env: &Env, for_more: bool) -> Res<Box<Conn>> {
+        let pool = Rc::clone(&self.pool);
         let Some(log) = self.log() else { return Err(errors::internal("a private transaction without a list")) };
-        let result =
-            conn.begin_immediate().map_err(|error| to_server_error(&error)).and_then(|()| apply(log, &mut conn));
-        match result {
+        let mut conn = if !for_more && log.has_foreign_keys() { pool.take_unchecked()? } else { pool.take()? };
+        if for_more {
+            conn.enforce_foreign_keys(env.foreign_keys.get());
+        }
+        let begun = conn.begin_immediate().map_err(|error| to_server_error(&error));
+        match begun.and_then(|()| log.apply_to_commit(&mut conn)) {
             Ok(()) => Ok(conn),
             Err(error) => {
-                self.pool.put(conn);
+                pool.put(conn);
                 Err(error)
             }
         }
@@ -241,7 +245,7 @@ impl Transaction {
             None => place.wait_to_write(env, &[], Kind::Rows)?,
         };
         place.pool.schema.may_write()?;
-        let conn = place.apply_as_writer(env, Log::apply_to_commit)?;
+        let conn = place.apply_as_writer(env, true)?;
         place.owner().keeps_writing();
         let log = place.log().map(std::mem::take).unwrap_or_default();
         place.former = Some(Former::of(log));
@@ -274,7 +278,7 @@ impl Core {
             return Err(errors::interrupted());
         }
         schema.may_write()?;
-        let mut conn = place.apply_as_writer(&self.env, Log::apply_to_commit)?;
+        let mut conn = place.apply_as_writer(&self.env, false)?;
         let committed = schema.commits.reserve(&mut conn).and_then(|reserved| {
             conn.commit().map_err(|error| to_server_error(&error))?;
             Ok(reserved)

@@ -35,6 +35,9 @@ pub(crate) struct Pool {
     pub(crate) schema: Arc<Schema>,
     #[allow(clippy::vec_box, reason = "connections move between owners; only their address moves")]
     idle: RefCell<Vec<Box<Conn>>>,
+    /// Those that do not check foreign keys: to change that has a connection prepare all its statements anew.
+    #[allow(clippy::vec_box, reason = "as above")]
+    unchecked: RefCell<Vec<Box<Conn>>>,
     /// Those for private changes.
     #[allow(clippy::vec_box, reason = "as above")]
     private: RefCell<Vec<Box<Conn>>>,
@@ -74,6 +77,7 @@ impl Pool {
                 Rc::new(Self {
                     schema: Arc::clone(schema),
                     idle: RefCell::default(),
+                    unchecked: RefCell::default(),
                     private: RefCell::default(),
                     opened: Cell::new(0),
                     used: Cell::new(0),
@@ -96,16 +100,37 @@ impl Pool {
         });
     }
 
-    /// An idle connection, or a new one.
+    /// An idle connection, or a new one. It may check foreign keys or not.
     ///
     /// # Errors
     /// 1049 or 1030 if the schema was dropped or lost; what SQLite says when it cannot open the file.
     #[inline]
     pub(crate) fn take(&self) -> Result<Box<Conn>, ServerError> {
+        self.take_from(&self.idle, &self.unchecked)
+    }
+
+    /// As [`take`](Self::take), one that does not check foreign keys.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub(crate) fn take_unchecked(&self) -> Result<Box<Conn>, ServerError> {
+        let mut conn = self.take_from(&self.unchecked, &self.idle)?;
+        conn.enforce_foreign_keys(false);
+        Ok(conn)
+    }
+
+    #[inline]
+    #[allow(clippy::vec_box, reason = "as above")]
+    fn take_from(
+        &self,
+        first: &RefCell<Vec<Box<Conn>>>,
+        second: &RefCell<Vec<Box<Conn>>>,
+    ) -> Result<Box<Conn>, ServerError> {
         if self.schema.is_closed() {
             return Err(self.schema.why_closed());
         }
-        if let Some(conn) = self.idle.borrow_mut().pop() {
+        let idle = first.borrow_mut().pop().or_else(|| second.borrow_mut().pop());
+        if let Some(conn) = idle {
             IDLE.set(IDLE.get() - 1);
             return Ok(conn);
         }
@@ -136,7 +161,8 @@ impl Pool {
     #[cfg(test)]
     pub(crate) fn known(&self) -> Known {
         let of = |conns: &[Box<Conn>]| conns.iter().map(|conn| conn.cache.len()).sum();
-        let (plain, private) = (of(&self.idle.borrow()), of(&self.private.borrow()));
+        let plain = of(&self.idle.borrow()) + of(&self.unchecked.borrow());
+        let private = of(&self.private.borrow());
         Known { plans: self.plans.borrow().len(), plain, private }
     }
 
@@ -173,8 +199,12 @@ impl Pool {
             conn.rollback();
         }
         drop(conn.set_watch(None));
-        let idle = if conn.is_private() { &self.private } else { &self.idle };
-        if idle.borrow().len() >= IDLE_MAX || !conn.attached.is_empty() || self.schema.is_closed() {
+        let (idle, others) = match conn.is_private() {
+            true => (&self.private, 0),
+            false if conn.enforces_foreign_keys() => (&self.idle, self.unchecked.borrow().len()),
+            false => (&self.unchecked, self.idle.borrow().len()),
+        };
+        if idle.borrow().len() + others >= IDLE_MAX || !conn.attached.is_empty() || self.schema.is_closed() {
             return;
         }
         let (count, now) = (IDLE.get() + 1, GIVEN_BACK.get() + 1);
@@ -189,7 +219,8 @@ impl Pool {
 
     /// Closes an idle connection; answers whether there was one.
     fn close_one(&self) -> bool {
-        let conn = self.private.borrow_mut().pop().or_else(|| self.idle.borrow_mut().pop());
+        let mut kinds = [&self.private, &self.unchecked, &self.idle].into_iter();
+        let conn = kinds.find_map(|kind| kind.borrow_mut().pop());
         if conn.is_some() {
             IDLE.set(IDLE.get() - 1);
         }
@@ -199,7 +230,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        let closed = self.idle.get_mut().len() + self.private.get_mut().len();
+        let closed = self.idle.get_mut().len() + self.unchecked.get_mut().len() + self.private.get_mut().len();
         // A thread that ends counts no more.
         let _ = IDLE.try_with(|idle| idle.set(idle.get() - closed));
     }
@@ -233,11 +264,22 @@ mod tests {
                 Pool::of(&engine.inner.schema(&name).unwrap())
             })
             .collect();
-        let idle = |pool: &Pool| pool.idle.borrow().len() + pool.private.borrow().len();
+        let idle = |pool: &Pool| {
+            [&pool.idle, &pool.unchecked, &pool.private].iter().map(|kind| kind.borrow().len()).sum::<usize>()
+        };
         let use_some = |pool: &Pool, count: usize| {
             let conns: Vec<_> = (0..count).map(|_| pool.take().unwrap()).collect();
             conns.into_iter().for_each(|conn| pool.put(conn));
         };
+        // One that has not checked foreign keys does so no more for others, but for who wants it so.
+        pools[0].put(pools[0].take_unchecked().unwrap());
+        let (unchecked, other) = (pools[0].take_unchecked().unwrap(), pools[0].take().unwrap());
+        assert!(!unchecked.enforces_foreign_keys() && other.enforces_foreign_keys());
+        for conn in [other, unchecked] {
+            pools[0].put(conn);
+        }
+        assert!(pools[0].take_unchecked().is_ok_and(|conn| !conn.enforces_foreign_keys()));
+        assert!(pools[0].take().is_ok_and(|conn| conn.enforces_foreign_keys()));
         // A private connection can be opened where another one is.
         use_some(&pools[0], 1);
         pools[0].put(pools[0].take_private().unwrap());

@@ -46,6 +46,11 @@ impl Log {
         self.rows == 0
     }
 
+    /// Whether foreign keys begin or end in one of its tables.
+    pub(crate) fn has_foreign_keys(&self) -> bool {
+        self.steps.iter().filter_map(Step::shape).any(Shape::has_foreign_keys)
+    }
+
     /// Whether the transaction changes too much for a private connection.
     pub(crate) fn is_full(&self) -> bool {
         self.rows > ROWS_MAX || self.bytes > BYTES_MAX
@@ -161,7 +166,7 @@ impl Log {
     /// 1213 if a row is not as it was expected, which locks rule out; storage errors.
     pub(crate) fn apply(&self, conn: &mut Conn) -> Result<(), ServerError> {
         // What foreign keys do to other rows stands in the list; their order is another than that of checks.
-        let keys = self.steps.iter().filter_map(Step::shape).any(Shape::has_foreign_keys);
+        let keys = self.has_foreign_keys();
         let enforced = conn.enforces_foreign_keys();
         if keys {
             conn.enforce_foreign_keys(false);
