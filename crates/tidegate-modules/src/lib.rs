@@ -48,6 +48,7 @@ mod network;
 pub mod not_modified;
 mod pass;
 pub mod proxy;
+pub mod queue;
 pub mod random_index;
 pub mod range;
 pub mod rds_csv;
@@ -132,6 +133,7 @@ pub static MODULES: &[&dyn AnyModule] = &[
     &database::BLOCK,
     &drizzle::MODULE,
     &sql_events::MODULE,
+    &queue::MODULE,
     &sql_versions::MODULE,
     &rds_json::MODULE,
     &rds_csv::MODULE,

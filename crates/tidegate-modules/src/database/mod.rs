@@ -20,7 +20,7 @@ mod listen;
 mod memcached;
 mod opening;
 mod port;
-mod schemas;
+pub(crate) mod schemas;
 
 use std::{
     path::{Path, PathBuf},
@@ -144,7 +144,7 @@ pub static MODULE: Module<Conf> = Module {
         inherit!(child, parent; declared);
     },
     init_worker: Some(|_| match tidegate_core::worker::config() {
-        Some(config) if is_declared(&config) => start(&config),
+        Some(config) if is_declared(&config) || config.http_conf(&BLOCK).upstreams.is_some() => start(&config),
         _ => Ok(()),
     }),
     example: "
@@ -348,6 +348,11 @@ fn check(conf: &Conf, checked: &Checked<'_>, diagnostics: &mut Diagnostics) {
 
 fn data_directory(conf: &Conf, config: &Config) -> PathBuf {
     config.full_path(conf.path.as_ref().map_or(PATH_DEFAULT.as_bytes(), |path| path.as_bytes()))
+}
+
+/// The data directory of a configuration.
+pub fn data_path(config: &Config) -> PathBuf {
+    data_directory(config.http_conf(&BLOCK), config)
 }
 
 /// Engines of the process by data directory: a reload finds the one that is open.

@@ -73,7 +73,7 @@ async fn fill(engine: &Engine, name: &str, file: Option<&Path>) -> Result<(), St
 }
 
 /// Runs statements whose rows nobody wants.
-pub(super) async fn execute(session: &mut Session, sql: &[u8]) -> Result<(), QueryError> {
+pub(crate) async fn execute(session: &mut Session, sql: &[u8]) -> Result<(), QueryError> {
     session.execute(Statement { sql, params: &[] }, &mut Nowhere).await
 }
 

@@ -1,0 +1,155 @@
+//! What is done with whole queues: statistics, settings, emptying, messages that have failed too often.
+
+use tidegate_core::phase::Step;
+use tidegate_queue::{Counts, Place};
+use tidegate_rows::{Execute, Param, Statement, Value};
+use tidegate_sql::table::{Answer, Change, Request, Rows};
+
+use super::{
+    answer::{Refused, send, write_list, write_message},
+    api::{Call, Failure, count},
+    gather::{Gather, number},
+    store::StoreError,
+    tables::{DEAD, DELAYED, READY},
+};
+
+/// Messages that share a commit, and that one answer lists.
+const TOGETHER_MAX: usize = 256;
+
+/// `GET NAME`
+pub(super) async fn statistics(call: Call) -> Result<Step, Failure> {
+    call.each_param(|_, _| Ok(false))?;
+    let told = tell(&call).await.map_err(|error| Refused::of_store(&call.req, &error))?;
+    Ok(send(&call.req, 200, told.into_bytes()).await)
+}
+
+async fn tell(call: &Call) -> Result<String, StoreError> {
+    let settings = call.store.settings(&call.queue).await?;
+    let sql = b"SELECT state, COUNT(*) FROM tidegate_queue.messages WHERE queue = ? GROUP BY state";
+    let params = [Param::Bytes(call.queue.clone().into())];
+    let mut open = call.store.open().await?;
+    let mut counted = Gather::default();
+    open.session.execute(Statement { sql, params: &params }, &mut counted).await?;
+    call.store.give_back(open);
+    let in_state = |state: i64| {
+        let row = counted.rows.iter().find(|row| number(row.first()) == state.unsigned_abs());
+        row.map_or(0, |row| number(row.get(1)))
+    };
+    let Counts { waiting_consumers, leased } = call.store.broker().counts(&call.queue);
+    let queue = &call.queue;
+    Ok(format!(
+        "{{\"queue\":\"{queue}\",\"ready\":{},\"leased\":{leased},\"delayed\":{},\"dead\":{},\
+         \"waiting_consumers\":{waiting_consumers},\"paused\":{},\"attempts_max\":{}}}\n",
+        in_state(READY).saturating_sub(leased as u64),
+        in_state(DELAYED),
+        in_state(DEAD),
+        settings.is_paused,
+        settings.attempts_max,
+    ))
+}
+
+/// `PATCH NAME`
+pub(super) async fn change_settings(call: Call) -> Result<Step, Failure> {
+    let known = call.store.settings(&call.queue).await;
+    let mut settings = known.map_err(|error| Refused::of_store(&call.req, &error))?;
+    call.each_param(|name, value| {
+        match (name, value) {
+            ("paused", "true") => settings.is_paused = true,
+            ("paused", "false") => settings.is_paused = false,
+            ("paused", _) => return Err(Refused::bad("\"paused\" is neither \"true\" nor \"false\"")),
+            ("attempts_max", "0") => settings.attempts_max = 0,
+            ("attempts_max", _) => settings.attempts_max = count(name, value, 1_000_000)? as u64,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    call.store.set(&call.queue, settings).await.map_err(|error| Refused::of_store(&call.req, &error))?;
+    statistics(Call { params: Vec::new(), ..call }).await
+}
+
+/// `DELETE NAME`
+pub(super) async fn purge(call: Call) -> Result<Step, Failure> {
+    call.each_param(|_, _| Ok(false))?;
+    let purged = async { Ok::<_, StoreError>(delete_all(&call, READY).await? + delete_all(&call, DELAYED).await?) };
+    let deleted = purged.await.map_err(|error| Refused::of_store(&call.req, &error))?;
+    Ok(send(&call.req, 200, format!("{{\"deleted\":{deleted}}}\n").into_bytes()).await)
+}
+
+/// `DELETE NAME/dead`
+pub(super) async fn purge_dead(call: Call) -> Result<Step, Failure> {
+    call.each_param(|_, _| Ok(false))?;
+    let deleted = delete_all(&call, DEAD).await.map_err(|error| Refused::of_store(&call.req, &error))?;
+    Ok(send(&call.req, 200, format!("{{\"deleted\":{deleted}}}\n").into_bytes()).await)
+}
+
+/// Deletes the messages in a state that nobody has.
+async fn delete_all(call: &Call, state: i64) -> Result<u64, StoreError> {
+    let store = &call.store;
+    let (mut after, mut deleted) = (None, 0);
+    loop {
+        let places = store.places(&call.queue, state, after, TOGETHER_MAX as u64).await?;
+        let Some(last) = places.last() else { return Ok(deleted) };
+        after = Some(*last);
+        let free: Vec<[Value<'_>; 1]> = places
+            .iter()
+            .filter(|place| !store.broker().is_leased(place.id))
+            .map(|place| [Value::Uint(place.id)])
+            .collect();
+        let open = store.open().await?;
+        let tables = open.tables.clone();
+        let requests: Vec<_> =
+            free.iter().map(|key| (&tables.read, Request::Delete(Rows::with_key(key), Answer::Number))).collect();
+        deleted += store.carry_out(open, &requests).await?.changed()?;
+    }
+}
+
+/// `GET NAME/dead`
+pub(super) async fn dead(call: Call) -> Result<Step, Failure> {
+    let mut max = 10;
+    call.each_param(|name, value| {
+        let is_max = name == "max";
+        if is_max {
+            max = count(name, value, TOGETHER_MAX)?;
+        }
+        Ok(is_max)
+    })?;
+    let found = async {
+        let places = call.store.places(&call.queue, DEAD, None, max as u64).await?;
+        let ids: Vec<u64> = places.iter().map(|place| place.id).collect();
+        call.store.read(&call.queue, DEAD, &ids).await
+    };
+    let mut messages = found.await.map_err(|error| Refused::of_store(&call.req, &error))?;
+    messages.sort_by_key(|message| (message.priority, message.id));
+    let mut out = b"{\"messages\":".to_vec();
+    write_list(&messages, &mut out, |message, out| write_message(message, None, out));
+    out.extend_from_slice(b"}\n");
+    Ok(send(&call.req, 200, out).await)
+}
+
+/// `POST NAME/dead/resend`
+pub(super) async fn resend(call: Call) -> Result<Step, Failure> {
+    call.each_param(|_, _| Ok(false))?;
+    let resent = resend_all(&call).await.map_err(|error| Refused::of_store(&call.req, &error))?;
+    Ok(send(&call.req, 200, format!("{{\"resent\":{resent}}}\n").into_bytes()).await)
+}
+
+/// Lets all dead messages wait again, as if they had never failed.
+async fn resend_all(call: &Call) -> Result<u64, StoreError> {
+    let store = &call.store;
+    let (mut after, mut resent): (Option<Place>, u64) = (None, 0);
+    let changes = [Change::Set(Value::Int(READY)), Change::Set(Value::Null), Change::Set(Value::Int(0))];
+    loop {
+        let places = store.places(&call.queue, DEAD, after, TOGETHER_MAX as u64).await?;
+        let Some(last) = places.last() else { return Ok(resent) };
+        after = Some(*last);
+        let keys: Vec<[Value<'_>; 1]> = places.iter().map(|place| [Value::Uint(place.id)]).collect();
+        let open = store.open().await?;
+        let tables = open.tables.clone();
+        let requests: Vec<_> = keys
+            .iter()
+            .map(|key| (&tables.fail, Request::Update(Rows::with_key(key), &changes, Answer::Number)))
+            .collect();
+        resent += store.carry_out(open, &requests).await?.changed()?;
+        places.iter().for_each(|place| store.broker().waits(&call.queue, *place));
+    }
+}

@@ -1,0 +1,204 @@
+//! What a message is, and how a request describes one.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Value as Json;
+use tidegate_conf::values;
+use tidegate_rows::Param;
+
+use super::{
+    answer::Refused,
+    gather::{bytes, number},
+};
+
+/// The priority of a message of which nothing else is said.
+pub(super) const PRIORITY_DEFAULT: u32 = 1024;
+/// Bytes of a queue's name, and of a unique key: what the table has room for.
+const NAME_BYTES_MAX: usize = 200;
+/// The longest delay and time to live: a hundred years. Sums with the time of day stay far from overflow.
+const TIME_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// A message that is to be stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NewMessage {
+    pub(super) body: Bytes,
+    pub(super) priority: u32,
+    pub(super) delay_ms: u64,
+    pub(super) ttl_ms: Option<u64>,
+    pub(super) unique_key: Option<Bytes>,
+    /// An object of JSON, as text.
+    pub(super) headers: Option<String>,
+}
+
+/// A message as a consumer gets it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Message {
+    pub(super) id: u64,
+    pub(super) priority: u64,
+    pub(super) published_ms: u64,
+    /// How often it has failed.
+    pub(super) attempts: u64,
+    pub(super) headers: Option<Bytes>,
+    pub(super) body: Bytes,
+}
+
+impl Message {
+    /// The message of a row with the columns of `Tables::read`.
+    pub(super) fn of(row: &[Param]) -> Self {
+        Message {
+            id: number(row.first()),
+            priority: number(row.get(3)),
+            published_ms: number(row.get(4)),
+            attempts: number(row.get(6)),
+            headers: bytes(row.get(7)),
+            body: bytes(row.get(8)).unwrap_or_default(),
+        }
+    }
+}
+
+impl NewMessage {
+    /// A message with this content, of which nothing else is said.
+    pub(super) fn new(body: Bytes) -> Self {
+        NewMessage { body, priority: PRIORITY_DEFAULT, delay_ms: 0, ttl_ms: None, unique_key: None, headers: None }
+    }
+
+    /// Takes a parameter; answers whether there is one of this name.
+    ///
+    /// # Errors
+    /// The value is no such thing.
+    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<bool, Refused> {
+        match name {
+            "priority" => self.priority = priority(value)?,
+            "delay" => self.delay_ms = time_ms(name, value)?,
+            "ttl" => self.ttl_ms = Some(time_ms(name, value)?.max(1)),
+            "unique" => self.unique_key = Some(unique_key(value)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// A message as an object of JSON describes it.
+    ///
+    /// # Errors
+    /// It is no object, has unknown members, members of wrong types, or no body.
+    pub(super) fn of_json(json: &Json) -> Result<Self, Refused> {
+        let Json::Object(members) = json else { return Err(Refused::bad("a message must be an object")) };
+        let mut message = NewMessage::new(Bytes::new());
+        let mut has_body = false;
+        for (name, value) in members {
+            match (name.as_str(), value) {
+                ("body" | "base64", _) if has_body => return Err(Refused::bad("a message has one body")),
+                ("body", Json::String(text)) => {
+                    message.body = Bytes::copy_from_slice(text.as_bytes());
+                    has_body = true;
+                }
+                ("base64", Json::String(text)) => {
+                    use base64::{Engine as _, engine::general_purpose::STANDARD};
+                    let decoded = STANDARD.decode(text).map_err(|_| Refused::bad("\"base64\" is not base64"))?;
+                    message.body = decoded.into();
+                    has_body = true;
+                }
+                ("headers", Json::Object(fields)) if fields.values().all(Json::is_string) => {
+                    message.headers = Some(value.to_string());
+                }
+                ("delay" | "ttl" | "priority" | "unique", Json::String(text)) => {
+                    message.set(name, text)?;
+                }
+                ("delay" | "ttl" | "priority", Json::Number(number)) => {
+                    message.set(name, &number.to_string())?;
+                }
+                ("body" | "base64" | "unique" | "delay" | "ttl" | "priority" | "headers", _) => {
+                    return Err(Refused::bad(format!("\"{name}\" has a value of the wrong type")));
+                }
+                _ => return Err(Refused::bad(format!("unknown member \"{name}\" of a message"))),
+            }
+        }
+        if has_body { Ok(message) } else { Err(Refused::bad("a message needs \"body\" or \"base64\"")) }
+    }
+}
+
+/// A time as the configuration has it: `90`, `500ms`, `2m`.
+///
+/// # Errors
+/// It is none, or too long.
+pub(super) fn time_ms(name: &str, value: &str) -> Result<u64, Refused> {
+    let time = values::time(value.into()).ok().filter(|time| *time <= TIME_MAX);
+    let time = time.ok_or_else(|| Refused::bad(format!("\"{name}\" is no time: {value:?}")))?;
+    Ok(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn priority(value: &str) -> Result<u32, Refused> {
+    let is_plain = value.bytes().all(|byte| byte.is_ascii_digit());
+    let priority = value.parse().ok().filter(|_| is_plain);
+    priority.ok_or_else(|| Refused::bad(format!("\"priority\" is no number from 0 to 4294967295: {value:?}")))
+}
+
+fn unique_key(value: &str) -> Result<Bytes, Refused> {
+    if value.is_empty() || value.len() > NAME_BYTES_MAX {
+        return Err(Refused::bad("\"unique\" must have 1 to 200 bytes"));
+    }
+    Ok(Bytes::copy_from_slice(value.as_bytes()))
+}
+
+/// Checks the name of a queue.
+///
+/// # Errors
+/// It is empty, too long, or has other characters than letters, digits and `.`, `_`, `-`, `:`.
+pub(super) fn check_name(name: &str) -> Result<(), Refused> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b':');
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_allowed) {
+        let message = "a queue's name has 1 to 200 letters, digits and characters of \".\", \"_\", \"-\", \":\"";
+        return Err(Refused::bad(message));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(json: &str, expected: Result<NewMessage, &str>) {
+        let json = serde_json::from_str(json).expect("JSON");
+        let message = NewMessage::of_json(&json).map_err(|refused| refused.message);
+        assert_eq!(message, expected.map_err(str::to_owned), "{json}");
+    }
+
+    #[test]
+    fn json_describes_messages() {
+        let plain = NewMessage::new("a".into());
+        check(r#"{"body":"a"}"#, Ok(plain.clone()));
+        check(r#"{"base64":"AP8="}"#, Ok(NewMessage::new(vec![0, 0xff].into())));
+        let full = NewMessage {
+            priority: 0,
+            delay_ms: 1500,
+            ttl_ms: Some(60_000),
+            unique_key: Some("k".into()),
+            headers: Some(r#"{"a":"b"}"#.to_owned()),
+            ..plain
+        };
+        let json = r#"{"body":"a","priority":0,"delay":"1500ms","ttl":60,"unique":"k","headers":{"a":"b"}}"#;
+        check(json, Ok(full));
+        check("[]", Err("a message must be an object"));
+        check("{}", Err("a message needs \"body\" or \"base64\""));
+        check(r#"{"body":"a","base64":"YQ=="}"#, Err("a message has one body"));
+        check(r#"{"base64":"?"}"#, Err("\"base64\" is not base64"));
+        check(r#"{"body":7}"#, Err("\"body\" has a value of the wrong type"));
+        check(r#"{"body":"a","headers":{"a":1}}"#, Err("\"headers\" has a value of the wrong type"));
+        check(r#"{"body":"a","color":1}"#, Err("unknown member \"color\" of a message"));
+        check(r#"{"body":"a","delay":-1}"#, Err("\"delay\" is no time: \"-1\""));
+        check(r#"{"body":"a","priority":1.5}"#, Err("\"priority\" is no number from 0 to 4294967295: \"1.5\""));
+        check(r#"{"body":"a","unique":""}"#, Err("\"unique\" must have 1 to 200 bytes"));
+    }
+
+    #[test]
+    fn names_are_checked() {
+        for name in ["a", "jobs.mail:high_1-x", &"a".repeat(200)] {
+            assert!(check_name(name).is_ok(), "{name}");
+        }
+        for name in ["", "a/b", "a'b", "a b", "a\0", "ä", &"a".repeat(201)] {
+            assert!(check_name(name).is_err(), "{name}");
+        }
+    }
+}

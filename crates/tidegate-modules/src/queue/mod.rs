@@ -1,0 +1,122 @@
+//! `queue_api`: queues of messages in the embedded database.
+//!
+//! Messages are rows of the schema `tidegate_queue` ([`tables`]); who has which is known to [`tidegate_queue::Broker`], once for
+//! all workers. [`store`] brings both together: [`publish`] and [`settle`] change rows and tell the broker, [`keeper`] looks after
+//! time. [`api`] is HTTP, [`pull`] what waits for messages there, [`admin`] what looks at whole queues.
+//!
+//! A message that was given to a consumer is not changed by that: it belongs to the consumer until a time limit in memory. So a
+//! pull writes nothing, and after a crash all messages wait again that were not acknowledged.
+
+mod admin;
+mod answer;
+mod api;
+mod gather;
+mod keeper;
+mod message;
+mod publish;
+mod pull;
+mod settings;
+mod settle;
+mod store;
+mod tables;
+
+use std::time::Duration;
+
+use tidegate_conf::{Diagnostic, Level as Severity, ast};
+use tidegate_core::{
+    conf::Build,
+    inherit,
+    location::Match,
+    main_conf::duplicate,
+    module::{Context, Directive, Module},
+};
+
+use crate::database;
+
+/// How long a consumer has a message, where nothing is said.
+const LEASE: Duration = Duration::from_secs(30);
+/// How long a pull may wait, where nothing is said.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+/// Bytes of the largest message, where nothing is said.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+
+/// What the directives say at one level.
+#[derive(Debug, Default)]
+pub struct Conf {
+    /// `queue_api`: the length of the location's text, in front of the queue's name.
+    api: Option<usize>,
+    /// `queue_lease`
+    queue_lease: Option<Duration>,
+    /// `queue_wait_max`
+    queue_wait_max: Option<Duration>,
+    /// `queue_message_size_max`
+    queue_message_size_max: Option<usize>,
+}
+
+/// The module.
+pub static MODULE: Module<Conf> = Module {
+    directives: &[
+        Directive::custom("queue_api", 0, 0, queue_api).within(Context::LOCATION).doc(
+            "Answers requests that publish, pull and settle messages; the queue's name follows the location's text.",
+        ),
+        Directive::time("queue_lease", |conf: &mut Conf| &mut conf.queue_lease)
+            .default("30s")
+            .doc("How long a consumer has a message where its request does not say."),
+        Directive::time("queue_wait_max", |conf: &mut Conf| &mut conf.queue_wait_max)
+            .default("60s")
+            .doc("Longest time that a pull may wait for a message."),
+        Directive::size("queue_message_size_max", |conf: &mut Conf| &mut conf.queue_message_size_max)
+            .default("1m")
+            .doc("Size of the largest message."),
+    ],
+    inherit: |child, parent, kind| {
+        inherit!(child, parent; queue_lease, queue_wait_max, queue_message_size_max);
+        if kind.is_unnamed() && child.api.is_none() {
+            child.api = parent.api;
+        }
+    },
+    install: |conf, program| {
+        if let Some(skip) = conf.api {
+            program.content(move |req| api::handle(req, skip));
+        }
+    },
+    example: "
+        location /queues/ { queue_api; queue_lease 1m; }
+    ",
+    ..Module::named("queue")
+};
+
+impl Conf {
+    fn lease(&self) -> Duration {
+        self.queue_lease.unwrap_or(LEASE)
+    }
+
+    fn wait_max(&self) -> Duration {
+        self.queue_wait_max.unwrap_or(WAIT_MAX)
+    }
+
+    fn message_bytes_max(&self) -> usize {
+        self.queue_message_size_max.unwrap_or(MESSAGE_BYTES_MAX)
+    }
+}
+
+fn queue_api(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    if conf.api.is_some() {
+        return Err(duplicate(directive));
+    }
+    let level = build.level();
+    let siblings = build.parent_of(level).map_or(&[][..], |parent| build.locations_of(parent));
+    let kind = siblings.iter().find(|draft| draft.level == level).map(|draft| &draft.kind);
+    let name = build.name_of(level);
+    if matches!(kind, Some(Match::Named | Match::Regex(_) | Match::Exact)) || !name.ends_with(b"/") {
+        let message = "\"queue_api\" must be in a location whose text ends with \"/\"";
+        return Err(Diagnostic::new(Severity::Emerg, directive.name.span, message)
+            .with_hint("write \"location /queues/ { queue_api; }\""));
+    }
+    conf.api = Some(name.len());
+    // Without a "database" block this opens the directory by default.
+    let level = build.http_level().unwrap_or(level);
+    let upstreams = build.conf_mut(&database::BLOCK, level).upstreams.get_or_insert_default();
+    upstreams.push(tables::SCHEMA.to_owned());
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! Messages enter a queue.
+
+use std::rc::Rc;
+
+use tidegate_net::clock;
+use tidegate_queue::{Broker, Place};
+use tidegate_rows::{QueryError, Value};
+use tidegate_sql::table::{OnDuplicate, Request, Rows};
+
+use super::{
+    gather::{Gather, number},
+    message::NewMessage,
+    store::{DUPLICATE_KEY, Open, Store, StoreError},
+    tables::{DELAYED, READY},
+};
+use crate::database::schemas::execute;
+
+/// How often a message is stored whose unique key another one has that is gone when it is looked for.
+const ATTEMPTS_MAX: u32 = 5;
+
+/// What became of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Published {
+    /// It has this number.
+    New(u64),
+    /// There is one with its unique key, of this number; nothing was stored.
+    Known(u64),
+}
+
+impl Store {
+    /// Stores messages, all or none, and gives them to those who wait. When this has ended they are as durable as the database
+    /// makes its commits. It goes on when the future is dropped.
+    ///
+    /// # Errors
+    /// There is no database, or it refuses: then nothing was stored.
+    pub(super) async fn publish(
+        self: &Rc<Self>,
+        queue: &str,
+        messages: Vec<NewMessage>,
+    ) -> Result<Vec<Published>, StoreError> {
+        let (store, queue) = (self.clone(), queue.to_owned());
+        // A commit whose client has gone meanwhile is one that the broker has to hear of.
+        let publishing = tokio::task::spawn_local(async move { store.publish_now(&queue, &messages).await });
+        publishing.await.unwrap_or_else(|_| Err(StoreError::Unavailable("publishing was broken off".to_owned())))
+    }
+
+    async fn publish_now(&self, queue: &str, messages: &[NewMessage]) -> Result<Vec<Published>, StoreError> {
+        let mut open = self.open().await?;
+        // A worker that ends breaks this off, perhaps behind the commit.
+        let unsure = Unsure(self.broker(), queue);
+        let stored = match messages {
+            [message] => insert(&mut open, queue, message).await.map(|published| vec![published]),
+            _ => insert_all(&mut open, queue, messages).await,
+        };
+        let published = match stored {
+            Ok(published) => published,
+            Err(error) => {
+                self.doubt(&error);
+                return Err(error.into());
+            }
+        };
+        self.give_back(open);
+        std::mem::forget(unsure);
+        for (message, published) in messages.iter().zip(&published) {
+            match published {
+                Published::New(id) if message.delay_ms == 0 => {
+                    self.broker().waits(queue, Place { priority: message.priority, id: *id });
+                }
+                Published::New(_) => self.home.due_changed.notify_one(),
+                Published::Known(_) => {}
+            }
+            if message.ttl_ms.is_some() {
+                self.home.due_changed.notify_one();
+            }
+        }
+        Ok(published)
+    }
+}
+
+/// Nobody knows whether messages were committed: when this is dropped, the queue is looked at anew.
+struct Unsure<'a>(&'a Broker, &'a str);
+
+impl Drop for Unsure<'_> {
+    fn drop(&mut self) {
+        self.0.forget(self.1);
+    }
+}
+
+async fn insert_all(open: &mut Open, queue: &str, messages: &[NewMessage]) -> Result<Vec<Published>, QueryError> {
+    execute(&mut open.session, b"BEGIN").await?;
+    let mut published = Vec::with_capacity(messages.len());
+    for message in messages {
+        // The session is dropped after an error, and the transaction with it.
+        published.push(insert(open, queue, message).await?);
+    }
+    execute(&mut open.session, b"COMMIT").await?;
+    Ok(published)
+}
+
+async fn insert(open: &mut Open, queue: &str, message: &NewMessage) -> Result<Published, QueryError> {
+    let tables = open.tables.clone();
+    let now_ms = clock::now_ms();
+    let later = |ms: Option<u64>| ms.map_or(Value::Null, |ms| Value::Uint(now_ms.saturating_add(ms)));
+    let delay_ms = Some(message.delay_ms).filter(|ms| *ms > 0);
+    let queue_value = Value::Bytes(queue.as_bytes());
+    let unique_key = Value::from(message.unique_key.as_deref());
+    let row = [
+        queue_value,
+        Value::Int(if delay_ms.is_some() { DELAYED } else { READY }),
+        Value::Uint(message.priority.into()),
+        Value::Uint(now_ms),
+        later(delay_ms),
+        later(message.ttl_ms),
+        unique_key,
+        Value::from(message.headers.as_deref().map(str::as_bytes)),
+        Value::Bytes(&message.body),
+    ];
+    let mut attempts = 0;
+    loop {
+        let mut stored = Gather::default();
+        let done =
+            open.session.run_request(&tables.publish, &Request::Insert(&row, OnDuplicate::Fail), &mut stored).await;
+        match done {
+            Ok(()) => return Ok(Published::New(stored.insert_id)),
+            Err(QueryError::Server(error)) if error.code == DUPLICATE_KEY && attempts < ATTEMPTS_MAX => {}
+            Err(error) => return Err(error),
+        }
+        attempts += 1;
+        let key = [queue_value, unique_key];
+        let mut found = Gather::default();
+        open.session.run_request(&tables.by_unique_key, &Request::Find(Rows::with_key(&key)), &mut found).await?;
+        if let Some(row) = found.rows.first() {
+            return Ok(Published::Known(number(row.first())));
+        }
+    }
+}

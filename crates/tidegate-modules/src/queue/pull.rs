@@ -1,0 +1,117 @@
+//! A consumer pulls messages, and waits if there are none.
+
+use std::time::Duration;
+
+use tidegate_core::phase::Step;
+use tidegate_queue::{InLine, Lease, Turn};
+
+use super::{
+    answer::{Refused, send, write_message},
+    api::{Call, Failure, count},
+    message::{Message, time_ms},
+    store::StoreError,
+    tables::READY,
+};
+
+/// Messages of one answer.
+const MESSAGES_MAX: usize = 100;
+/// Messages that are read together.
+const READ_TOGETHER: usize = 8;
+/// When an answer has messages of so many bytes no more are read; those who were to follow wait again.
+const ANSWER_BYTES: usize = 8 << 20;
+
+pub(super) async fn pull(call: Call) -> Result<Step, Failure> {
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let (mut max, mut wait_ms, mut lease_ms) = (1, 0, millis(call.conf().lease()));
+    let wait_ms_max = millis(call.conf().wait_max());
+    call.each_param(|name, value| {
+        match name {
+            "max" => max = count(name, value, MESSAGES_MAX)?,
+            "wait" => wait_ms = time_ms(name, value)?.min(wait_ms_max),
+            "lease" => lease_ms = time_ms(name, value)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    // A body would keep the connection from telling that the client leaves.
+    call.body(0).await?;
+    let mut line = call.store.broker().line_up(&call.queue, max, lease_ms);
+    let pulled = tokio::select! {
+        biased;
+        pulled = wait(&call, &mut line, wait_ms) => pulled,
+        () = call.req.client.closed() => return Ok(Step::Close),
+    };
+    let pulled = pulled.map_err(|error| Refused::of_store(&call.req, &error))?;
+    if pulled.is_empty() {
+        call.req.response.borrow_mut().content_type.clear();
+        return Ok(Step::Status(204));
+    }
+    let mut out = b"{\"messages\":".to_vec();
+    super::answer::write_list(&pulled, &mut out, |(lease, message), out| {
+        write_message(message, Some(lease.receipt()), out)
+    });
+    out.extend_from_slice(b"}\n");
+    let step = send(&call.req, 200, out).await;
+    if step == Step::Ok {
+        pulled.into_iter().for_each(|(lease, _)| lease.keep());
+    }
+    Ok(step)
+}
+
+/// Waits for messages. None if the time is over.
+async fn wait(call: &Call, line: &mut InLine, wait_ms: u64) -> Result<Vec<(Lease, Message)>, StoreError> {
+    call.store.settings(&call.queue).await?;
+    let over = tokio::time::sleep(Duration::from_millis(wait_ms));
+    tokio::pin!(over);
+    let mut is_over = wait_ms == 0;
+    loop {
+        let turn = if is_over {
+            line.turn_now().await
+        } else {
+            tokio::select! {
+                biased;
+                turn = line.turn() => Some(turn),
+                () = &mut over => {
+                    is_over = true;
+                    continue;
+                }
+            }
+        };
+        match turn {
+            None => return Ok(Vec::new()),
+            Some(Turn::Scan(scan)) => call.store.scan(&call.queue, scan).await?,
+            Some(Turn::Messages(leases)) => {
+                let found = read(call, leases).await?;
+                if !found.is_empty() {
+                    return Ok(found);
+                }
+            }
+        }
+    }
+}
+
+/// Reads messages that the consumer is to have. Those who are not there any more are left out.
+async fn read(call: &Call, leases: Vec<Lease>) -> Result<Vec<(Lease, Message)>, StoreError> {
+    let mut found = Vec::with_capacity(leases.len());
+    let mut bytes = 0;
+    let mut leases = leases.into_iter();
+    while bytes < ANSWER_BYTES {
+        let together: Vec<Lease> = leases.by_ref().take(READ_TOGETHER).collect();
+        if together.is_empty() {
+            break;
+        }
+        let ids: Vec<u64> = together.iter().map(Lease::message).collect();
+        let mut messages = call.store.read(&call.queue, READY, &ids).await?;
+        for lease in together {
+            match messages.iter().position(|message| message.id == lease.message()) {
+                Some(at) => {
+                    let message = messages.swap_remove(at);
+                    bytes += message.body.len();
+                    found.push((lease, message));
+                }
+                None => lease.gone(),
+            }
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,115 @@
+//! What becomes of messages that consumers have had: they are done, or have failed.
+
+use std::cell::Cell;
+
+use tidegate_net::clock;
+use tidegate_queue::Settling;
+use tidegate_rows::{Param, Value};
+use tidegate_sql::table::{Answer, Request, Revise, Revision, Rows};
+
+use super::{
+    gather::number,
+    store::{Store, StoreError},
+    tables::{DEAD, DELAYED, READY},
+};
+
+/// Bytes of a reason that are kept, at most; the table has room for as many characters.
+pub(super) const REASON_BYTES_MAX: usize = 1000;
+
+/// Where a message is that has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failed {
+    Gone,
+    Waits,
+    Later,
+    Dead,
+}
+
+/// What a failure does to a message: a step that no other writer comes into.
+#[derive(Debug)]
+struct Failure<'a> {
+    attempts_max: u64,
+    due_ms: Option<u64>,
+    reason: Option<&'a str>,
+    decided: Cell<Failed>,
+}
+
+impl Revise for Failure<'_> {
+    fn revise(&self, old: Option<&[Param]>) -> Revision {
+        let Some(old) = old.filter(|old| number(old.first()) == READY.unsigned_abs()) else {
+            self.decided.set(Failed::Gone);
+            return Revision::Keep;
+        };
+        let attempts = number(old.get(2)).saturating_add(1).min(u32::MAX.into());
+        let is_dead = self.attempts_max > 0 && attempts >= self.attempts_max;
+        let (state, failed) = match self.due_ms {
+            _ if is_dead => (DEAD, Failed::Dead),
+            Some(_) => (DELAYED, Failed::Later),
+            None => (READY, Failed::Waits),
+        };
+        self.decided.set(failed);
+        let kept = |column: usize| old.get(column).cloned().unwrap_or(Param::Null);
+        let due = self.due_ms.filter(|_| !is_dead).map_or(Param::Null, Param::Uint);
+        let reason = self.reason.map_or_else(|| kept(3), |reason| Param::Bytes(reason.to_owned().into()));
+        // A dead message does not keep others with its key out.
+        let unique_key = if is_dead { Param::Null } else { kept(4) };
+        Revision::Put(vec![Param::Int(state), due, Param::Uint(attempts), reason, unique_key])
+    }
+}
+
+impl Store {
+    /// Messages are done: they are deleted.
+    ///
+    /// # Errors
+    /// Storage errors. The leases go on.
+    pub(super) async fn acknowledge(&self, settling: Vec<Settling>) -> Result<(), StoreError> {
+        let keys: Vec<[Value<'_>; 1]> = settling.iter().map(|settling| [Value::Uint(settling.place().id)]).collect();
+        let open = self.open().await?;
+        let tables = open.tables.clone();
+        let requests: Vec<_> =
+            keys.iter().map(|key| (&tables.read, Request::Delete(Rows::with_key(key), Answer::Number))).collect();
+        self.carry_out(open, &requests).await?;
+        settling.into_iter().for_each(Settling::gone);
+        Ok(())
+    }
+
+    /// Messages of a queue have failed: they wait again, at once or later, or are dead.
+    ///
+    /// # Errors
+    /// Storage errors. The leases go on.
+    pub(super) async fn fail(
+        &self,
+        queue: &str,
+        settling: Vec<Settling>,
+        delay_ms: u64,
+        reason: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let attempts_max = self.settings(queue).await?.attempts_max;
+        let due_ms = (delay_ms > 0).then(|| clock::now_ms().saturating_add(delay_ms));
+        let failures: Vec<_> = settling
+            .iter()
+            .map(|settling| {
+                let failure = Failure { attempts_max, due_ms, reason, decided: Cell::new(Failed::Gone) };
+                ([Value::Uint(settling.place().id)], failure)
+            })
+            .collect();
+        let open = self.open().await?;
+        let tables = open.tables.clone();
+        let requests: Vec<_> = failures
+            .iter()
+            .map(|(key, failure)| (&tables.fail, Request::Revise(Rows::with_key(key), failure)))
+            .collect();
+        self.carry_out(open, &requests).await?;
+        for (settling, (_, failure)) in settling.into_iter().zip(&failures) {
+            match failure.decided.get() {
+                Failed::Waits => settling.back(),
+                Failed::Later => {
+                    settling.gone();
+                    self.home.due_changed.notify_one();
+                }
+                Failed::Gone | Failed::Dead => settling.gone(),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,266 @@
+//! Messages in the embedded database, and the broker of all workers.
+
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    path::PathBuf,
+    rc::Rc,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tidegate_core::conf::Config;
+use tidegate_net::clock;
+use tidegate_queue::{Broker, Place, Scan};
+use tidegate_rows::{Param, QueryError, Value};
+use tidegate_sql::{
+    Engine, Session,
+    table::{Comparison, Each, Filter, OpenTable, Otherwise, Request, Rows, Test},
+};
+use tokio::sync::Notify;
+
+use super::{
+    gather::{Gather, bytes, number},
+    keeper,
+    message::Message,
+    settings::Settings,
+    tables::{DEFINITIONS, READY, Tables},
+};
+use crate::database::{self, schemas};
+
+/// Places that a look into the store finds, at most.
+const SCAN_PLACES: u64 = 64;
+/// Sessions that a worker keeps for the next requests.
+const SESSIONS_KEPT: usize = 64;
+/// MySQL's number for a schema that does not exist.
+const UNKNOWN_DATABASE: u16 = 1049;
+/// MySQL's number for a table that does not exist.
+const NO_SUCH_TABLE: u16 = 1146;
+
+/// MySQL's number for a key that another row has.
+pub(super) const DUPLICATE_KEY: u16 = 1062;
+
+/// What all workers share of the queues of one data directory. It outlives reloads.
+pub(super) struct Home {
+    pub(super) broker: Arc<Broker>,
+    /// Who has it looks after messages whose time has come.
+    pub(super) keeping: tokio::sync::Mutex<()>,
+    /// A message was stored whose time may come before all others'.
+    pub(super) due_changed: Notify,
+    /// Who has it makes the tables.
+    making: tokio::sync::Mutex<()>,
+    /// What is known of the settings of queues.
+    pub(super) settings: Mutex<HashMap<String, Settings>>,
+}
+
+static HOMES: Mutex<Vec<(PathBuf, Arc<Home>)>> = Mutex::new(Vec::new());
+
+thread_local! {
+    static STORES: RefCell<Vec<(PathBuf, Rc<Store>)>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Home {
+    fn of(path: &PathBuf) -> Result<Arc<Self>, String> {
+        let mut homes = HOMES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, home)) = homes.iter().find(|(known, _)| known == path) {
+            return Ok(home.clone());
+        }
+        let mut chance = [0; 8];
+        getrandom::fill(&mut chance).map_err(|error| format!("no random number: {error}"))?;
+        let broker = Broker::new(u64::from_le_bytes(chance), clock::steady_ms);
+        let home = Arc::new(Home {
+            broker,
+            keeping: tokio::sync::Mutex::new(()),
+            due_changed: Notify::new(),
+            making: tokio::sync::Mutex::new(()),
+            settings: Mutex::default(),
+        });
+        homes.push((path.clone(), home.clone()));
+        Ok(home)
+    }
+}
+
+/// The queues of a data directory, for one worker.
+pub(super) struct Store {
+    engine: Engine,
+    pub(super) home: Arc<Home>,
+    tables: RefCell<Option<Rc<Tables>>>,
+    sessions: RefCell<Vec<Session>>,
+}
+
+/// Why the store has failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StoreError {
+    /// There is no database, for now or for ever.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The database has refused.
+    #[error(transparent)]
+    Query(#[from] QueryError),
+}
+
+impl From<tidegate_rows::ServerError> for StoreError {
+    fn from(error: tidegate_rows::ServerError) -> Self {
+        StoreError::Query(error.into())
+    }
+}
+
+/// A session with the tables. It is kept for the next request if all went well ([`Store::give_back`]).
+pub(super) struct Open {
+    pub(super) session: Session,
+    pub(super) tables: Rc<Tables>,
+}
+
+impl Store {
+    /// The queues of a configuration. The first call of a worker begins to look after messages whose time comes.
+    ///
+    /// # Errors
+    /// Why there is no database, as a sentence.
+    pub(super) fn of(config: &Config) -> Result<Rc<Self>, StoreError> {
+        let engine = database::reopen(config).map_err(StoreError::Unavailable)?;
+        let path = database::data_path(config);
+        let known = STORES
+            .with_borrow(|stores| stores.iter().find(|(known, _)| *known == path).map(|(_, store)| store.clone()));
+        if let Some(store) = known {
+            return Ok(store);
+        }
+        let home = Home::of(&path).map_err(StoreError::Unavailable)?;
+        let store = Rc::new(Store { engine, home, tables: RefCell::default(), sessions: RefCell::default() });
+        STORES.with_borrow_mut(|stores| stores.push((path, store.clone())));
+        tokio::task::spawn_local(keeper::keep(store.clone()));
+        Ok(store)
+    }
+
+    /// The broker.
+    pub(super) fn broker(&self) -> &Arc<Broker> {
+        &self.home.broker
+    }
+
+    /// A session and the tables, which are made if there are none.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub(super) async fn open(&self) -> Result<Open, StoreError> {
+        let kept = self.sessions.borrow_mut().pop();
+        let mut session = match kept {
+            Some(session) => session,
+            None => self.engine.session("")?,
+        };
+        let opened = self.tables.borrow().clone();
+        if let Some(tables) = opened {
+            return Ok(Open { session, tables });
+        }
+        let tables = match Tables::open(&mut session) {
+            Err(error) if matches!(error.code, UNKNOWN_DATABASE | NO_SUCH_TABLE) => {
+                // Everybody needs them at once.
+                let _making = self.home.making.lock().await;
+                schemas::execute(&mut session, DEFINITIONS.as_bytes()).await?;
+                Tables::open(&mut session)?
+            }
+            tables => tables?,
+        };
+        let tables = Rc::new(tables);
+        *self.tables.borrow_mut() = Some(tables.clone());
+        Ok(Open { session, tables })
+    }
+
+    /// Takes a session back whose requests have ended.
+    pub(super) fn give_back(&self, open: Open) {
+        let mut sessions = self.sessions.borrow_mut();
+        if sessions.len() < SESSIONS_KEPT && !open.session.in_transaction() {
+            sessions.push(open.session);
+        }
+    }
+
+    /// Tables may be gone, or other ones: they are opened anew, and queues are looked at anew.
+    pub(super) fn doubt(&self, error: &QueryError) {
+        match error {
+            QueryError::Server(error) if error.code == DUPLICATE_KEY => return,
+            QueryError::Server(error) if matches!(error.code, UNKNOWN_DATABASE | NO_SUCH_TABLE) => {
+                *self.tables.borrow_mut() = None;
+            }
+            _ => {}
+        }
+        self.broker().forget_all();
+    }
+
+    /// Carries out requests.
+    ///
+    /// # Errors
+    /// The first request that has failed; the others may have been carried out.
+    pub(super) async fn carry_out(
+        &self,
+        mut open: Open,
+        requests: &[(&OpenTable, Request<'_>)],
+    ) -> Result<Gather, StoreError> {
+        let mut gather = Gather::default();
+        open.session.run_requests(requests, &mut gather).await;
+        self.give_back(open);
+        if let Some(at) = gather.ended.iter().position(Result::is_err)
+            && let Err(error) = gather.ended.swap_remove(at)
+        {
+            self.doubt(&error);
+            return Err(error.into());
+        }
+        Ok(gather)
+    }
+
+    /// Looks for the next messages that wait in a queue.
+    ///
+    /// # Errors
+    /// Storage errors; the next in line looks then.
+    pub(super) async fn scan(&self, queue: &str, scan: Scan) -> Result<(), StoreError> {
+        let places = self.places(queue, READY, scan.after(), SCAN_PLACES).await?;
+        scan.found(&places, (places.len() as u64) < SCAN_PLACES);
+        Ok(())
+    }
+
+    /// Places of messages in one state, in their order.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub(super) async fn places(
+        &self,
+        queue: &str,
+        state: i64,
+        after: Option<Place>,
+        count_max: u64,
+    ) -> Result<Vec<Place>, StoreError> {
+        let [queue, state] = [Value::Bytes(queue.as_bytes()), Value::Int(state)];
+        let after = after.unwrap_or(Place { priority: 0, id: 0 });
+        let key = [queue, state, Value::Uint(after.priority.into()), Value::Uint(after.id)];
+        let test = Test::Compares(Comparison::Equal);
+        let filters =
+            [(0, queue), (1, state)].map(|(column, value)| Filter { column, test, value, otherwise: Otherwise::Stop });
+        let rows = Rows { filters: &filters, limit: count_max, ..Rows::new(Comparison::Greater, &key) };
+        let open = self.open().await?;
+        let tables = open.tables.clone();
+        let found = self.carry_out(open, &[(&tables.next, Request::Find(rows))]).await?;
+        Ok(found.rows.iter().filter_map(|row| place_of(row)).collect())
+    }
+
+    /// Reads messages of a queue that are in a state, in no particular order.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub(super) async fn read(&self, queue: &str, state: i64, ids: &[u64]) -> Result<Vec<Message>, StoreError> {
+        let values: Vec<Value<'_>> = ids.iter().map(|id| Value::Uint(*id)).collect();
+        let rows = Rows { each: Some(Each { part: 0, values: &values }), ..Rows::with_key(&[Value::Null]) };
+        let open = self.open().await?;
+        let tables = open.tables.clone();
+        let found = self.carry_out(open, &[(&tables.read, Request::Find(rows))]).await?;
+        let now_ms = clock::now_ms();
+        let is_wanted = |row: &&Vec<Param>| {
+            let expires_ms = number(row.get(5));
+            bytes(row.get(1)).is_some_and(|name| name == queue.as_bytes())
+                && number(row.get(2)) == state.unsigned_abs()
+                && (expires_ms == 0 || expires_ms > now_ms)
+        };
+        Ok(found.rows.iter().filter(is_wanted).map(|row| Message::of(row)).collect())
+    }
+}
+
+/// The place that a row of `next` tells.
+fn place_of(row: &[Param]) -> Option<Place> {
+    let priority = u32::try_from(number(row.first())).ok()?;
+    Some(Place { priority, id: number(row.get(1)) })
+}

@@ -1,0 +1,93 @@
+//! The tables of the queue, and how the store opens them.
+
+use tidegate_rows::ServerError;
+use tidegate_sql::{
+    Session,
+    table::{OpenTable, Opening, Strictness},
+};
+
+/// The schema with all messages.
+pub(super) const SCHEMA: &str = "tidegate_queue";
+
+/// The message waits to be pulled.
+pub(super) const READY: i64 = 0;
+/// The message waits for its time.
+pub(super) const DELAYED: i64 = 1;
+/// The message has failed too often.
+pub(super) const DEAD: i64 = 2;
+
+/// Makes the schema. `docs/queue.md` explains the columns.
+///
+/// `next` is the order in which messages are pulled. A message that waits for its time is not in the part that pulls look at; it
+/// is found by `due`, as the only rows of which the column is not NULL.
+pub(super) const DEFINITIONS: &str = "\
+CREATE DATABASE IF NOT EXISTS tidegate_queue;
+CREATE TABLE IF NOT EXISTS tidegate_queue.messages (
+  id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  queue VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  state TINYINT UNSIGNED NOT NULL DEFAULT 0,
+  priority INT UNSIGNED NOT NULL DEFAULT 1024,
+  published_ms BIGINT UNSIGNED NOT NULL,
+  due_ms BIGINT UNSIGNED NULL,
+  expires_ms BIGINT UNSIGNED NULL,
+  attempts INT UNSIGNED NOT NULL DEFAULT 0,
+  reason VARCHAR(1000) NULL,
+  unique_key VARBINARY(200) NULL,
+  headers LONGTEXT NULL,
+  body LONGBLOB NOT NULL,
+  KEY next (queue, state, priority, id),
+  KEY due (due_ms),
+  KEY expires (expires_ms),
+  UNIQUE KEY unique_key (queue, unique_key)
+);
+CREATE TABLE IF NOT EXISTS tidegate_queue.queues (
+  name VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY,
+  attempts_max INT UNSIGNED NOT NULL DEFAULT 0,
+  is_paused TINYINT UNSIGNED NOT NULL DEFAULT 0
+);";
+
+/// The table, by the indexes and columns that requests need.
+pub(super) struct Tables {
+    /// Columns of a new message: queue, state, priority, published_ms, due_ms, expires_ms, unique_key, headers, body.
+    pub(super) publish: OpenTable,
+    /// What a consumer gets: id, queue, state, priority, published_ms, expires_ms, attempts, headers, body.
+    pub(super) read: OpenTable,
+    /// The order of messages: priority, id; filters queue, state.
+    pub(super) next: OpenTable,
+    /// What a failure changes: state, due_ms, attempts, reason, unique_key.
+    pub(super) fail: OpenTable,
+    /// Messages that wait for their time: due_ms, id, queue, priority.
+    pub(super) due: OpenTable,
+    /// Messages that are of no use after a time: expires_ms, id, queue, priority.
+    pub(super) expires: OpenTable,
+    /// By unique keys: id.
+    pub(super) by_unique_key: OpenTable,
+    /// Settings of queues: name, attempts_max, is_paused.
+    pub(super) queues: OpenTable,
+}
+
+impl Tables {
+    /// Opens them.
+    ///
+    /// # Errors
+    /// 1049 or 1146 if they have not been made, storage errors.
+    pub(super) fn open(session: &mut Session) -> Result<Self, ServerError> {
+        let mut open = |table: &str, index: &str, columns: &[&str], filters: &[&str]| {
+            let strictness = Strictness::Exact;
+            session.open_table(&Opening { schema: SCHEMA, table, index, columns, filters, strictness })
+        };
+        let new =
+            ["queue", "state", "priority", "published_ms", "due_ms", "expires_ms", "unique_key", "headers", "body"];
+        let wanted = ["id", "queue", "state", "priority", "published_ms", "expires_ms", "attempts", "headers", "body"];
+        Ok(Tables {
+            publish: open("messages", "PRIMARY", &new, &[])?,
+            read: open("messages", "PRIMARY", &wanted, &[])?,
+            next: open("messages", "next", &["priority", "id"], &["queue", "state"])?,
+            fail: open("messages", "PRIMARY", &["state", "due_ms", "attempts", "reason", "unique_key"], &[])?,
+            due: open("messages", "due", &["due_ms", "id", "queue", "priority"], &[])?,
+            expires: open("messages", "expires", &["expires_ms", "id", "queue", "priority"], &[])?,
+            by_unique_key: open("messages", "unique_key", &["id"], &[])?,
+            queues: open("queues", "PRIMARY", &["name", "attempts_max", "is_paused"], &[])?,
+        })
+    }
+}
