@@ -99,6 +99,23 @@ pub fn masked_password(password: &[u8], nonce: &[u8]) -> Vec<u8> {
     password.iter().chain(&[0]).zip(nonce.iter().cycle()).map(|(byte, mask)| byte ^ mask).collect()
 }
 
+/// Whether a proof of `mysql_native_password` was made of the password whose `SHA1(SHA1(password))` is `twice`.
+pub fn proves_native(proof: &[u8], twice: &[u8; 20], nonce: &[u8]) -> bool {
+    let mask = Sha1::new().chain_update(nonce).chain_update(twice).finalize();
+    proof.len() == mask.len() && is_equal(&Sha1::digest(xor(proof, &mask)), twice)
+}
+
+/// Whether a proof of `caching_sha2_password` was made of the password whose `SHA256(SHA256(password))` is `twice`.
+pub fn proves_caching_sha2(proof: &[u8], twice: &[u8; 32], nonce: &[u8]) -> bool {
+    let mask = Sha256::new().chain_update(twice).chain_update(nonce).finalize();
+    proof.len() == mask.len() && is_equal(&Sha256::digest(xor(proof, &mask)), twice)
+}
+
+/// Compares without telling by the time it takes where the difference is.
+pub(crate) fn is_equal(left: &[u8], right: &[u8]) -> bool {
+    left.len() == right.len() && left.iter().zip(right).fold(0, |found, (left, right)| found | (left ^ right)) == 0
+}
+
 fn xor(left: &[u8], right: &[u8]) -> Vec<u8> {
     left.iter().zip(right).map(|(left, right)| left ^ right).collect()
 }
@@ -118,6 +135,22 @@ mod tests {
         }
         assert!(native(b"", NONCE).is_empty());
         assert!(caching_sha2(b"", NONCE).is_empty());
+    }
+
+    #[test]
+    fn proofs_are_known_by_what_is_kept_of_the_password() {
+        let sha1 = |bytes: &[u8]| -> [u8; 20] { Sha1::digest(Sha1::digest(bytes)).into() };
+        let sha256 = |bytes: &[u8]| -> [u8; 32] { Sha256::digest(Sha256::digest(bytes)).into() };
+        for password in [&b"a"[..], b"some_pass", &[7; 300]] {
+            assert!(proves_native(&native(password, NONCE), &sha1(password), NONCE));
+            assert!(proves_caching_sha2(&caching_sha2(password, NONCE), &sha256(password), NONCE));
+            for wrong in [&b""[..], b"b", &[0; 20], &[0; 32], &native(b"b", NONCE), &caching_sha2(b"b", NONCE)] {
+                assert!(!proves_native(wrong, &sha1(password), NONCE));
+                assert!(!proves_caching_sha2(wrong, &sha256(password), NONCE));
+            }
+            let stolen = [&sha1(password)[..], &sha256(password)].concat();
+            assert!(!proves_native(&stolen[..20], &sha1(password), NONCE));
+        }
     }
 
     #[test]

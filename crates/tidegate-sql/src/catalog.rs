@@ -15,6 +15,7 @@ use std::{
 };
 
 use crate::{
+    accounts::Name,
     parse::KeyKind,
     store::{
         conn::{Cell, Conn, SqliteError},
@@ -49,6 +50,7 @@ pub(crate) struct Table {
     /// The engine that the definition named; of a view the words of `sql_mode` by which its text is read.
     pub(crate) engine: String,
     pub(crate) collation: Collation,
+    /// Of a view see [`view_comment`](Self::view_comment).
     pub(crate) comment: String,
     /// Seconds since 1970.
     pub(crate) created: i64,
@@ -56,6 +58,27 @@ pub(crate) struct Table {
     pub(crate) view: Option<String>,
     pub(crate) next_column_id: u32,
     pub(crate) state: Arc<TableState>,
+}
+
+/// As whom the text of a view is run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Definer {
+    /// The account; `None` for the process itself.
+    pub(crate) name: Option<Name>,
+    /// It is run as its user.
+    pub(crate) is_invoker: bool,
+}
+
+impl Definer {
+    /// The account as it is shown.
+    pub(crate) fn shown(&self) -> Name {
+        self.name.clone().unwrap_or_else(|| Name::new("root", "localhost"))
+    }
+
+    /// SQL SECURITY.
+    pub(crate) fn security(&self) -> &'static str {
+        if self.is_invoker { "INVOKER" } else { "DEFINER" }
+    }
 }
 
 /// What changes while the definition stays; shared by all versions of a table.
@@ -218,6 +241,32 @@ impl Table {
     /// The `sql_mode` by which the text of a view is read.
     pub(crate) fn view_mode(&self) -> u64 {
         crate::variables::parse_sql_mode(&self.engine).unwrap_or(0)
+    }
+
+    /// As whom the text of a view is run.
+    pub(crate) fn definer(&self) -> Definer {
+        let mut parts = self.comment.split('\0').skip(1);
+        let name = match (parts.next(), parts.next()) {
+            (Some(user), Some(host)) if !user.is_empty() => Some(Name::new(user, host)),
+            _ => None,
+        };
+        Definer { name, is_invoker: parts.next() == Some("INVOKER") }
+    }
+
+    /// What the comment of a view is: the word that tables of tables show, and its definer.
+    pub(crate) fn view_comment(definer: &Definer) -> String {
+        let Definer { name, is_invoker } = definer;
+        let security = if *is_invoker { "INVOKER" } else { "DEFINER" };
+        match name {
+            None if !is_invoker => "VIEW".to_owned(),
+            None => format!("VIEW\0\0\0{security}"),
+            Some(name) => format!("VIEW\0{}\0{}\0{security}", name.user, name.host),
+        }
+    }
+
+    /// The comment as it is shown.
+    pub(crate) fn shown_comment(&self) -> &str {
+        if self.is_view() { "VIEW" } else { &self.comment }
     }
 
     /// Whether this is a view.

@@ -17,7 +17,7 @@ use std::{
 
 use tidegate_rows::ServerError;
 
-use crate::errors;
+use crate::{accounts::Name, errors};
 
 /// Bytes of a statement's text that others can read about.
 const INFO_BYTES_MAX: usize = 64 << 10;
@@ -153,6 +153,11 @@ impl Clients {
         self.connections.load(Ordering::Relaxed)
     }
 
+    /// The user of a client that is listed.
+    pub(crate) fn user_of(&self, id: u64) -> Option<String> {
+        Some(lock(&self.listed).get(&id)?.user())
+    }
+
     /// All that are listed, and `own` with its text, which may not be.
     pub(crate) fn lines(&self, own: &Arc<Client>, text: Option<&[u8]>) -> Vec<Line> {
         let mut clients: BTreeMap<u64, Arc<Client>> = lock(&self.listed).clone();
@@ -268,6 +273,22 @@ impl Client {
         let host =
             about.host.as_deref().map_or(INSIDE_HOST, |host| host.rsplit_once(':').map_or(host, |(host, _)| host));
         format!("{}@{host}", about.user.as_deref().unwrap_or(INSIDE_USER))
+    }
+
+    /// The account that the user has logged in with; `None` inside of the process.
+    pub(crate) fn logged_in(&self) -> Option<Name> {
+        let about = lock(&self.about);
+        Some(Name::new(about.user.as_deref()?, about.account_host.as_deref()?))
+    }
+
+    /// The host that the user has come from, as errors name it: this machine is `localhost`.
+    pub(crate) fn host(&self) -> String {
+        let origin = self.origin();
+        let host = origin.rsplit_once('@').map_or("", |(_, host)| host);
+        match host.parse::<std::net::IpAddr>() {
+            Ok(address) if address.is_loopback() => INSIDE_HOST.to_owned(),
+            _ => host.to_owned(),
+        }
     }
 
     /// Says who it is: the user, the host it comes from (with a port), the host of the account.

@@ -17,7 +17,8 @@ use std::{
 use tidegate_rows::{QueryError, ServerError, Sink};
 
 use crate::{
-    catalog::{self, Catalog, Table, TableState},
+    accounts::{Access, Name, Privileges, Who},
+    catalog::{self, Catalog, Definer, Table, TableState},
     commits::Reservation,
     engine::Schema,
     errors,
@@ -86,9 +87,10 @@ pub(crate) fn run(
             rename::rename(core, &pairs)?;
             0
         }
-        Statement::CreateView { name, columns, text: (from, to), or_replace, .. } => {
+        Statement::CreateView { name, columns, text: (from, to), or_replace, definer, is_invoker } => {
             let view = String::from_utf8_lossy(&text.sql[from..to]).trim_end_matches([';', ' ', '\n']).to_owned();
-            create_view(core, &name, &columns, view, or_replace)?
+            let definer = definer_of(core, definer.as_ref(), is_invoker)?;
+            create_view(core, &name, &columns, view, or_replace, &definer)?
         }
         _ => return Err(errors::internal("not a definition").into()),
     };
@@ -397,7 +399,35 @@ fn truncate(core: &mut Core, name: &TableName) -> Res<u64> {
     Ok(0)
 }
 
-fn create_view(core: &mut Core, name: &TableName, columns: &[String], text: String, or_replace: bool) -> Res<u64> {
+/// As whom a view will be run; only some may make views for others.
+///
+/// # Errors
+/// 1227.
+fn definer_of(core: &Core, definer: Option<&Who>, is_invoker: bool) -> Res<Definer> {
+    let access = core.env.access();
+    let name = match definer {
+        None | Some(Who::Current) => access.name.clone(),
+        Some(Who::CurrentRole) => return Err(errors::unsupported("roles as definers of views")),
+        Some(Who::Named { user, host }) => Name::new(user, host.as_deref().unwrap_or("%")),
+    };
+    if name != access.name {
+        access.want_global(Privileges::SUPER.and(Privileges::SET_USER))?;
+        if core.env.accounts.now().find(&name).is_none() {
+            core.env.note(errors::no_such_definer(&name.user, &name.host));
+        }
+    }
+    let is_process = name == Access::owner().name;
+    Ok(Definer { name: (!is_process).then_some(name), is_invoker })
+}
+
+fn create_view(
+    core: &mut Core,
+    name: &TableName,
+    columns: &[String],
+    text: String,
+    or_replace: bool,
+    definer: &Definer,
+) -> Res<u64> {
     check_name(&name.name)?;
     let schema = schema_of(core, name)?;
     // The view must mean something now; what its columns are is asked again at each use.
@@ -436,7 +466,7 @@ fn create_view(core: &mut Core, name: &TableName, columns: &[String], text: Stri
             checks: Vec::new(),
             engine: variables::sql_mode_text(mode),
             collation: Collation::DEFAULT,
-            comment: "VIEW".into(),
+            comment: Table::view_comment(definer),
             created: core.env.now_micros() / 1_000_000,
             view: Some(text),
             next_column_id: 1,
@@ -472,14 +502,17 @@ impl Translator<'_> {
     /// What the text says now: its tables may have gone.
     pub(crate) fn view(
         &mut self,
-        name: &str,
+        view: &Table,
         text: &str,
-        mode: u64,
         schema: &Arc<Schema>,
         shows_row_ids: bool,
     ) -> Res<crate::translate::select::Rel> {
+        let within = self.access_within(view)?;
+        let access = std::mem::replace(&mut self.access, within);
         // A view's tables are never temporary ones, whatever the session has under their names.
-        self.view_over(name, text, mode, schema, shows_row_ids, 0)
+        let rel = self.view_over(&view.name, text, view.view_mode(), schema, shows_row_ids, 0);
+        self.access = access;
+        rel.map_err(|error| Self::view_error(error, schema, view))
     }
 
     /// The same over a set of temporary tables.

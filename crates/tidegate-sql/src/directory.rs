@@ -15,7 +15,7 @@ use std::{
         fd::AsRawFd,
         unix::{
             ffi::OsStrExt,
-            fs::{DirBuilderExt, MetadataExt},
+            fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
         },
     },
     path::{Path, PathBuf},
@@ -246,6 +246,26 @@ impl Directory {
         let schema = Arc::new(Schema::new(name.to_owned(), path, &self.settings));
         self.change(|schemas| drop(schemas.insert(name.to_owned(), schema)));
         Ok(())
+    }
+
+    /// Writes a file of the directory that is no schema's; it is there as a whole, and on the disk, or not at all.
+    ///
+    /// # Errors
+    /// 1030 if the disk refuses.
+    pub(crate) fn write_file(&self, name: &str, bytes: &[u8]) -> Result<(), ServerError> {
+        let mut lock = self.locked();
+        self.hold(&mut lock)?;
+        let (path, fresh) = (self.path.join(name), self.path.join(format!("{name}.new")));
+        let written = (|| {
+            let mut options = OpenOptions::new();
+            let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+            file.write_all(bytes)?;
+            give_to_owner(&self.path, &fresh)?;
+            file.sync_all()?;
+            fs::rename(&fresh, &path)?;
+            File::open(&self.path)?.sync_all()
+        })();
+        written.map_err(errors::storage)
     }
 
     /// Removes a schema with its file; answers whether there was one and how many tables it had.

@@ -11,6 +11,7 @@ use std::{
 };
 
 use crate::{
+    accounts::{Accounts, ConfiguredUser, Login, Origin},
     clients::{Client, Clients},
     directory::Directory,
     session::{Env, Session},
@@ -57,6 +58,8 @@ pub struct EngineOptions {
     pub report: Option<Report>,
     /// Version that sessions report as `@@version`.
     pub server_version: String,
+    /// The users of the configuration.
+    pub users: Vec<ConfiguredUser>,
 }
 
 /// Takes a sentence for the server's log; called on threads of the engine's own.
@@ -85,6 +88,7 @@ impl EngineOptions {
             renews_statistics: true,
             report: None,
             server_version: "10.11.19-MariaDB-tidegate".into(),
+            users: Vec::new(),
         }
     }
 }
@@ -149,6 +153,7 @@ pub(crate) struct EngineInner {
     pub(crate) background: Background,
     /// Those who talk to it.
     pub(crate) clients: Arc<Clients>,
+    pub(crate) accounts: Arc<Accounts>,
     /// The locks of GET_LOCK().
     pub(crate) locks: Arc<crate::locks::Locks>,
     pub(crate) transactions: Arc<Transactions>,
@@ -248,6 +253,8 @@ impl Engine {
         let settings = Arc::new(Settings::default());
         settings.set(&options, sql_mode);
         let directory = Arc::new(Directory::open(&options.path, &settings)?);
+        let accounts = Accounts::open(&directory, &options.users);
+        let accounts = accounts.map_err(|source| OpenError::Io { path: directory.path.clone(), source })?;
         let transactions = Arc::default();
         let background = Background::start(&settings, &directory, &transactions);
         let background = background.map_err(|source| OpenError::Io { path: directory.path.clone(), source })?;
@@ -261,6 +268,7 @@ impl Engine {
                 questions: AtomicU64::new(0),
                 background,
                 clients: Arc::default(),
+                accounts: Arc::new(accounts),
                 locks: Arc::default(),
                 transactions,
                 globals: crate::variables::Globals::default(),
@@ -275,6 +283,7 @@ impl Engine {
     pub fn configure(&self, options: EngineOptions) -> Result<(), OpenError> {
         let sql_mode = crate::variables::parse_sql_mode(&options.sql_mode).map_err(OpenError::SqlMode)?;
         self.inner.settings.set(&options, sql_mode);
+        self.inner.accounts.configure(&options.users);
         self.inner.globals.note_change();
         Ok(())
     }
@@ -303,6 +312,11 @@ impl Engine {
         // Only its catalogue gives a schema its first number.
         schema.catalog().ok()?;
         Some(schema.commits.last())
+    }
+
+    /// The account that a user from somewhere logs in with, if there is one.
+    pub fn login(&self, user: &str, origin: Origin) -> Option<Login> {
+        self.inner.accounts.login(user, origin)
     }
 
     /// A number that no other engine of the process has had.
@@ -338,7 +352,7 @@ impl EngineInner {
     pub(crate) fn environment(&self, client: &Arc<Client>) -> Env {
         // Before anything is read: what changes meanwhile makes this too old.
         let (begun_with, _) = self.globals.version();
-        let mut env = Env::new(Arc::clone(client), &self.settings, Arc::clone(&self.locks));
+        let mut env = Env::new(Arc::clone(client), &self.settings, Arc::clone(&self.locks), Arc::clone(&self.accounts));
         env.begun_with = begun_with;
         self.globals.begin(&env);
         env

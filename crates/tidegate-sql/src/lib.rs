@@ -13,7 +13,7 @@
 //! 4. the session's driver ([`task`]) runs all of this in a stackful coroutine that suspends when a slice of time is
 //!    used up, the sink is full, the write lock is taken, a `sleep()` runs or a commit waits for the disk.
 //!
-//! What lives where, in reading order: [`engine`] (data directory, schemas), [`session`] (what a client talks to), [`clients`] (which there are, and KILL), [`locks`] (those of GET_LOCK),
+//! What lives where, in reading order: [`engine`] (data directory, schemas), [`session`] (what a client talks to), [`clients`] (which there are, and KILL), [`accounts`] (who may do what), [`locks`] (those of GET_LOCK),
 //! [`task`] (coroutines), [`commits`] (their numbers, and who hears of them), [`row_locks`] (those of transactions), [`waits`] (circles of sessions that wait), `store/` (SQLite itself: VFS, connections, write lock, sync and checkpoint threads),
 //! [`catalog`] (the shadow catalogue), `value/` (types, decimals, dates, collations and their stored form, see
 //! `docs/storage-format.md`), `translate/`, `functions/` (one file for a family and one line in its registry).
@@ -25,6 +25,8 @@
 pub mod engine;
 pub mod session;
 
+mod accounts;
+mod accounts_file;
 mod backup;
 mod cache;
 mod catalog;
@@ -57,6 +59,7 @@ mod value;
 mod variables;
 mod waits;
 
+pub use accounts::{ConfiguredUser, Login, Origin, Plugin, Secret};
 pub use clients::{Client, Kill};
 pub use commits::Commit;
 pub use engine::{

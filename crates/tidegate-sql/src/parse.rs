@@ -17,6 +17,7 @@ use crate::{
 };
 use tidegate_rows::ServerError;
 
+pub(crate) mod accounts;
 pub(crate) mod alter;
 pub(crate) mod column;
 pub(crate) mod ddl;
@@ -218,13 +219,13 @@ fn statement(p: &mut Parser) -> Result<Outcome> {
         "CREATE" => return ddl::create(p),
         "DROP" => return ddl::drop(p),
         "ALTER" => return alter::alter(p),
-        "RENAME" => alter::rename(p)?,
+        "RENAME" => return alter::rename(p),
         "TRUNCATE" => {
             take_word(p, "TABLE");
             Statement::Truncate(table_name(p)?)
         }
         "USE" => Statement::Use(identifier(p)?.value),
-        "SET" => Statement::Set(set::set(p)?),
+        "SET" => return set::statement(p),
         "SHOW" => return show::show(p),
         "DESCRIBE" | "DESC" | "EXPLAIN" => explain(p)?,
         "BEGIN" => {
@@ -251,8 +252,10 @@ fn statement(p: &mut Parser) -> Result<Outcome> {
         }
         "ANALYZE" | "OPTIMIZE" | "CHECK" | "REPAIR" | "CHECKSUM" => admin(p, &verb)?,
         "FLUSH" | "LOCK" | "UNLOCK" | "KILL" | "CALL" | "SIGNAL" => return session::statement(p, &verb),
-        "GRANT" | "REVOKE" | "LOAD" | "HANDLER" | "XA" | "INSTALL" | "UNINSTALL" | "RESIGNAL" | "GET" | "HELP"
-        | "CHANGE" | "PURGE" | "RESET" | "STOP" | "CACHE" | "BINLOG" | "SHUTDOWN" | "VALUES" => {
+        "GRANT" => return accounts::grant(p),
+        "REVOKE" => return accounts::revoke(p),
+        "LOAD" | "HANDLER" | "XA" | "INSTALL" | "UNINSTALL" | "RESIGNAL" | "GET" | "HELP" | "CHANGE" | "PURGE"
+        | "RESET" | "STOP" | "CACHE" | "BINLOG" | "SHUTDOWN" | "VALUES" => {
             return Ok(Err(errors::unsupported(&verb)));
         }
         _ => {

@@ -1,7 +1,9 @@
 //! A session: what a client talks to. It has a current schema, variables, and at most one open transaction.
 
+mod account_statements;
 mod analyse;
 mod changes;
+mod checks;
 mod client;
 mod definitions;
 mod describe;
@@ -18,6 +20,7 @@ mod prepared;
 mod private;
 pub(crate) mod reach;
 mod resting;
+mod rights;
 mod savepoints;
 mod select;
 mod statements;

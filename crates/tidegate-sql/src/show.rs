@@ -4,7 +4,9 @@
 //! is a query on these tables with the column names that clients expect.
 
 mod about;
+mod accounts;
 mod cardinality;
+mod columns;
 mod create;
 mod expression;
 mod server;
@@ -26,6 +28,7 @@ use crate::{
 };
 
 pub(crate) use about::Conditions;
+pub(crate) use accounts::mysql_schema;
 pub(crate) use tables::information_schema;
 
 type Done = Result<(), QueryError>;
@@ -120,12 +123,8 @@ pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &
             let info = if *full { "info" } else { "left(info, 100)" };
             (format!("SELECT id AS `Id`, user AS `User`, host AS `Host`, db AS `db`, command AS `Command`, time AS `Time`, state AS `State`, {info} AS `Info`, progress AS `Progress` FROM information_schema.processlist"), "")
         }
-        ShowWhat::Grants => {
-            let text = "GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION";
-            return rows(core, &["Grants for root@localhost"], &[vec![Some(text.into())]], more, sink);
-        }
         ShowWhat::EngineStatus => return transactions::show_status(core, more, sink),
-        ShowWhat::Privileges => return rows(core, &["Privilege", "Context", "Comment"], &[], more, sink),
+        ShowWhat::Privileges => return accounts::show_privileges(core, more, sink),
         ShowWhat::Plugins => return rows(core, &["Name", "Status", "Type", "Library", "License"], &[], more, sink),
         ShowWhat::CountWarnings => return count_of(core, false, more, sink),
         ShowWhat::CountErrors => return count_of(core, true, more, sink),
@@ -223,7 +222,7 @@ fn of_table(schema: &str, table: &str) -> String {
 ///
 /// # Errors
 /// When the sink has gone.
-pub(super) fn rows(
+pub(crate) fn rows(
     core: &mut Core,
     names: &[&str],
     rows: &[Vec<Option<String>>],

@@ -39,7 +39,7 @@ use tidegate_core::{
 };
 use tidegate_net::log::{self, Level, SysError};
 use tidegate_rows::QueryError;
-use tidegate_sql::{Durability, Engine, EngineOptions, Report, Session};
+use tidegate_sql::{ConfiguredUser, Durability, Engine, EngineOptions, Report, Session};
 
 /// The data directory of a configuration that names none.
 const PATH_DEFAULT: &str = "data";
@@ -466,6 +466,10 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a process that is about to leave may keep the directory: a restart, or the end of the one before.
 const HANDOVER: Duration = Duration::from_secs(5);
 
+fn configured(user: &User) -> ConfiguredUser {
+    ConfiguredUser { name: user.name.to_str_lossy().into_owned(), password: user.password.as_slice().into() }
+}
+
 fn options(conf: &Conf, path: &Path) -> EngineOptions {
     let mut options = EngineOptions::new(path);
     if conf.durability == Some(1) {
@@ -488,6 +492,7 @@ fn options(conf: &Conf, path: &Path) -> EngineOptions {
     if let Some(bytes) = conf.log_size_max {
         options.log_bytes_max = bytes;
     }
+    options.users = conf.users.iter().flatten().map(configured).collect();
     options.report = Some(Report(Arc::new(|sentence: &str| {
         log::note(Level::Warn, format_args!("database: {sentence}"));
     })));

@@ -1,6 +1,6 @@
 //! The server's part of a login, packet by packet.
 //!
-//! Proofs are compared with those that the known password gives, so that `caching_sha2_password` always takes its fast
+//! Proofs are judged by the known password, or by what is kept of it, so that `caching_sha2_password` always takes its fast
 //! way: no password travels, and no key is needed.
 
 use crate::{
@@ -55,6 +55,30 @@ pub struct Login {
     pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
     plugin: AuthPlugin,
     proof: Vec<u8>,
+}
+
+/// What the server knows of a user's password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Secret {
+    /// The user has none.
+    None,
+    /// The password itself: any plugin will do.
+    Password(Vec<u8>),
+    /// `SHA1(SHA1(password))`, for `mysql_native_password`.
+    Native([u8; 20]),
+    /// `SHA256(SHA256(password))`, for `caching_sha2_password`.
+    CachingSha2([u8; 32]),
+}
+
+impl Secret {
+    /// The only plugin whose proofs can be judged, if there is only one.
+    fn plugin(&self) -> Option<AuthPlugin> {
+        match self {
+            Self::None | Self::Password(_) => None,
+            Self::Native(_) => Some(AuthPlugin::Native),
+            Self::CachingSha2(_) => Some(AuthPlugin::CachingSha2),
+        }
+    }
 }
 
 /// What a login needs next.
@@ -172,14 +196,18 @@ impl Login {
                 Step::Check
             }
             _ => {
-                self.plugin = PLUGIN_DEFAULT;
-                out.push(crate::answer::EOF);
-                put_until_zero(out, self.plugin.name().as_bytes());
-                out.extend_from_slice(&self.nonce);
-                out.push(0);
+                self.ask_for(PLUGIN_DEFAULT, out);
                 Step::Switch
             }
         }
+    }
+
+    fn ask_for(&mut self, plugin: AuthPlugin, out: &mut Vec<u8>) {
+        self.plugin = plugin;
+        out.push(crate::answer::EOF);
+        put_until_zero(out, plugin.name().as_bytes());
+        out.extend_from_slice(&self.nonce);
+        out.push(0);
     }
 
     /// Takes the proof that the client sends when it was asked for another plugin.
@@ -192,19 +220,48 @@ impl Login {
         !self.proof.is_empty()
     }
 
+    /// Asks for another plugin where what is kept of the password cannot judge the proof that has come; appends the payload of
+    /// that.
+    pub fn asks_again(&mut self, secret: Option<&Secret>, out: &mut Vec<u8>) -> bool {
+        match secret.and_then(Secret::plugin).filter(|plugin| *plugin != self.plugin) {
+            // A proof that there is no password is the same everywhere.
+            Some(plugin) if self.has_proof() && self.proof != [0] => {
+                self.ask_for(plugin, out);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the client knows the password; `None` for a user who does not exist, which takes as long to find out.
-    pub fn is_right(&self, password: Option<&[u8]>) -> bool {
-        let known = password.unwrap_or(b"no such user");
-        let expected = match self.plugin {
-            AuthPlugin::CachingSha2 => auth::caching_sha2(known, &self.nonce),
-            _ => auth::native(known, &self.nonce),
-        };
+    pub fn is_right(&self, secret: Option<&Secret>) -> bool {
         // MySQL's own clients of `caching_sha2_password` say that there is no password with a zero.
         let given: &[u8] = match (&*self.proof, self.plugin) {
             ([0], AuthPlugin::CachingSha2) => &[],
             (proof, _) => proof,
         };
-        is_equal(&expected, given) && password.is_some()
+        match secret {
+            Some(Secret::None) => given.is_empty(),
+            Some(Secret::Native(twice)) => {
+                self.plugin == AuthPlugin::Native && auth::proves_native(given, twice, &self.nonce)
+            }
+            Some(Secret::CachingSha2(twice)) => {
+                self.plugin == AuthPlugin::CachingSha2 && auth::proves_caching_sha2(given, twice, &self.nonce)
+            }
+            Some(Secret::Password(password)) => self.is_made_of(given, password),
+            None => {
+                let _ = self.is_made_of(given, b"no such user");
+                false
+            }
+        }
+    }
+
+    fn is_made_of(&self, proof: &[u8], password: &[u8]) -> bool {
+        let expected = match self.plugin {
+            AuthPlugin::CachingSha2 => auth::caching_sha2(password, &self.nonce),
+            _ => auth::native(password, &self.nonce),
+        };
+        auth::is_equal(&expected, proof)
     }
 
     /// Whether the client waits to be told that its proof was good enough before it is told that it is logged in.
@@ -213,14 +270,33 @@ impl Login {
     }
 }
 
-/// Compares without telling by the time it takes where the difference is.
-fn is_equal(left: &[u8], right: &[u8]) -> bool {
-    left.len() == right.len() && left.iter().zip(right).fold(0, |found, (left, right)| found | (left ^ right)) == 0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sha1::{Digest, Sha1};
+
+    fn password(password: &[u8]) -> Secret {
+        Secret::Password(password.to_vec())
+    }
+
+    #[test]
+    fn who_proves_in_another_way_is_asked_again() {
+        let twice = |password: &[u8]| -> [u8; 20] { Sha1::digest(Sha1::digest(password)).into() };
+        let mut login = Login::new(false).unwrap();
+        let packet = response(&login, AuthPlugin::CachingSha2, b"secret");
+        let mut out = Vec::new();
+        assert_eq!(login.respond(&packet, false, &mut out), Ok(Step::Check));
+        let secret = Secret::Native(twice(b"secret"));
+        assert!(!login.is_right(Some(&secret)) && login.asks_again(Some(&secret), &mut out));
+        let (plugin, nonce) = crate::handshake::read_switch(&out).unwrap();
+        assert_eq!((plugin, nonce), (&b"mysql_native_password"[..], &login.nonce[..]));
+        login.prove(&auth::native(b"secret", nonce));
+        assert!(login.is_right(Some(&secret)) && !login.asks_again(Some(&secret), &mut out));
+        assert!(!login.is_right(Some(&Secret::Native(twice(b"other")))));
+        login.prove(b"");
+        assert!(!login.is_right(Some(&secret)) && login.is_right(Some(&Secret::None)));
+        assert!(!login.asks_again(Some(&Secret::CachingSha2([0; 32])), &mut out), "it has no password");
+    }
 
     fn response(login: &Login, plugin: AuthPlugin, password: &[u8]) -> Vec<u8> {
         let proof = match plugin {
@@ -262,12 +338,16 @@ mod tests {
             assert_eq!(login.respond(&packet, false, &mut out), Ok(Step::Check));
             assert_eq!((&*login.user, &*login.schema, login.collation), (&b"monty"[..], &b"world"[..], 33));
             assert_eq!(login.wants_fast_success(), plugin == AuthPlugin::CachingSha2);
-            assert!(login.is_right(Some(b"secret")) && login.has_proof());
-            assert!(!login.is_right(Some(b"Secret")) && !login.is_right(Some(b"")) && !login.is_right(None));
+            assert!(login.is_right(Some(&password(b"secret"))) && login.has_proof());
+            assert!(
+                !login.is_right(Some(&password(b"Secret")))
+                    && !login.is_right(Some(&password(b"")))
+                    && !login.is_right(None)
+            );
             let packet = response(&login, plugin, b"");
             assert_eq!(login.respond(&packet, false, &mut out), Ok(Step::Check));
-            assert!(login.is_right(Some(b"")) && !login.has_proof() && !login.wants_fast_success());
-            assert!(!login.is_right(Some(b"secret")) && !login.is_right(None));
+            assert!(login.is_right(Some(&password(b""))) && !login.has_proof() && !login.wants_fast_success());
+            assert!(!login.is_right(Some(&password(b"secret"))) && !login.is_right(None));
         }
     }
 
@@ -288,7 +368,7 @@ mod tests {
         let (plugin, nonce) = crate::handshake::read_switch(&out).unwrap();
         assert_eq!((plugin, nonce), (&b"mysql_native_password"[..], &login.nonce[..]));
         login.prove(&auth::native(b"secret", nonce));
-        assert!(login.is_right(Some(b"secret")));
+        assert!(login.is_right(Some(&password(b"secret"))));
     }
 
     #[test]
@@ -311,7 +391,7 @@ mod tests {
             [b"app\0\x14", &auth::native(b"x", &login.nonce)[..], b"shop\0\x2d\0mysql_native_password\0"].concat();
         assert_eq!(login.change_user(&packet, &mut out), Ok(Step::Check));
         assert_eq!((&*login.user, &*login.schema), (&b"app"[..], &b"shop"[..]));
-        assert!(login.is_right(Some(b"x")));
+        assert!(login.is_right(Some(&password(b"x"))));
         assert_eq!(login.change_user(b"app\0\0\0\x2d\0client_ed25519\0", &mut out), Ok(Step::Switch));
     }
 }

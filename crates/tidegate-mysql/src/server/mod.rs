@@ -23,7 +23,7 @@ use tidegate_rows::{Column, Execute, QueryError, ServerError, SessionChange, Sum
 
 use self::{
     line::Line,
-    login::{Login, Step},
+    login::{Login, Secret, Step},
     statements::Statements,
 };
 use crate::{
@@ -89,8 +89,8 @@ pub trait Backend: Execute {
     fn id(&self) -> u64;
     /// Bytes of the largest packet that a client may send.
     fn packet_bytes_max(&self) -> usize;
-    /// The password of a user; `None` if there is no such user, or none that may come from where this client is.
-    fn password(&self, user: &[u8]) -> Option<Vec<u8>>;
+    /// What is known of a user's password; `None` if there is no such user, or none that may come from where this client is.
+    fn secret(&mut self, user: &[u8]) -> Option<Secret>;
     /// The client has not proved itself. Gives the error that it is told.
     fn refuse(&mut self, login: &Login) -> ServerError;
     /// The client is the user that it claims to be, and begins anew.
@@ -409,20 +409,29 @@ impl<B: Backend> Server<B> {
         Ok(next)
     }
 
+    /// Asks for a proof in another way.
+    fn switch(&mut self, question: &[u8], mut sequence: u8) -> Next {
+        put(&self.line, &mut sequence, |out| out.extend_from_slice(question));
+        let changes = matches!(self.phase, Phase::Commands | Phase::ChangeProof);
+        self.phase = if changes { Phase::ChangeProof } else { Phase::Proof };
+        self.buffer().sequence = sequence;
+        Next::Again
+    }
+
     fn step(&mut self, step: Step, question: &[u8], mut sequence: u8) -> Next {
         match step {
             Step::Tls => return Next::Tls,
-            Step::Switch => {
-                put(&self.line, &mut sequence, |out| out.extend_from_slice(question));
-                let changes = matches!(self.phase, Phase::Commands | Phase::ChangeProof);
-                self.phase = if changes { Phase::ChangeProof } else { Phase::Proof };
-                self.buffer().sequence = sequence;
-                return Next::Again;
-            }
+            Step::Switch => return self.switch(question, sequence),
             Step::Check => {}
         }
-        let password = self.backend.password(&self.login.user);
-        let admitted = if self.login.is_right(password.as_deref()) {
+        let secret = self.backend.secret(&self.login.user);
+        // Whoever was asked has answered in the way that it was asked for.
+        let was_asked = matches!(self.phase, Phase::Proof | Phase::ChangeProof);
+        let mut question = Vec::new();
+        if !was_asked && self.login.asks_again(secret.as_ref(), &mut question) {
+            return self.switch(&question, sequence);
+        }
+        let admitted = if self.login.is_right(secret.as_ref()) {
             self.backend.admit(&self.login)
         } else {
             Err(self.backend.refuse(&self.login))

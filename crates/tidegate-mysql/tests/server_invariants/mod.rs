@@ -11,7 +11,10 @@ use std::{
 use tidegate_mysql::{
     handshake::{Greeting, Response, capability},
     packet::{HEAD_SIZE, PacketBuffer, put_packet},
-    server::{Backend, Description, Next, Server, Transport, login::Login},
+    server::{
+        Backend, Description, Next, Server, Transport,
+        login::{Login, Secret},
+    },
 };
 use tidegate_rows::{Column, ColumnType, Execute, Flow, QueryError, ServerError, Sink, Statement, Summary, Value};
 
@@ -50,8 +53,8 @@ impl Backend for Echo {
     fn packet_bytes_max(&self) -> usize {
         PACKET_BYTES_MAX
     }
-    fn password(&self, user: &[u8]) -> Option<Vec<u8>> {
-        (user == b"monty").then(Vec::new)
+    fn secret(&mut self, user: &[u8]) -> Option<Secret> {
+        (user == b"monty").then_some(Secret::None)
     }
     fn refuse(&mut self, login: &Login) -> ServerError {
         ServerError::new(1045, b"28000", format!("Access denied for {:?}", login.user))

@@ -115,6 +115,7 @@ fn rule(session: &Session<'_>, table: &Table, kind: RuleKind, text: &str) -> Res
     let columns =
         table.columns.iter().map(|column| SourceColumn { nullable: true, ..SourceColumn::stored(column) }).collect();
     let source = Source {
+        denied: None,
         alias: table.name.clone(),
         schema: session.schema.map_or_else(String::new, |schema| schema.name.clone()),
         sql_alias: alias.clone(),

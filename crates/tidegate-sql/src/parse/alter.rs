@@ -3,7 +3,7 @@
 use sqlparser::{parser::Parser, tokenizer::Token};
 
 use super::{
-    Outcome, Result, Statement, TableName,
+    Outcome, Result, Statement, TableName, accounts,
     column::{column, column_rest, default},
     comma_separated,
     ddl::{
@@ -86,18 +86,24 @@ pub(crate) enum Place {
     After(String),
 }
 
-pub(super) fn rename(p: &mut Parser) -> Result<Statement> {
+pub(super) fn rename(p: &mut Parser) -> Result<Outcome> {
+    if take_word(p, "USER") {
+        return accounts::rename(p);
+    }
     if !take_word(p, "TABLE") {
         expect_word(p, "TABLES")?;
     }
-    Ok(Statement::RenameTable(comma_separated(p, |p| {
+    Ok(Ok(Statement::RenameTable(comma_separated(p, |p| {
         let from = table_name(p)?;
         expect_word(p, "TO")?;
         Ok((from, table_name(p)?))
-    })?))
+    })?)))
 }
 
 pub(super) fn alter(p: &mut Parser) -> Result<Outcome> {
+    if take_word(p, "USER") {
+        return accounts::alter(p);
+    }
     take_word(p, "IGNORE");
     if !take_word(p, "TABLE") {
         let Token::Word(word) = &p.peek_token_ref().token else { return unexpected(p) };

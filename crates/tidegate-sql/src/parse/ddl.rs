@@ -3,12 +3,13 @@
 use sqlparser::{parser::Parser, tokenizer::Token};
 
 use super::{
-    Outcome, Result, Span, Statement, TableName,
+    Outcome, Result, Span, Statement, TableName, accounts,
     alter::AlterItem,
     column::{column, in_parentheses},
     comma_separated, parenthesised, query_span, table_name, word_or_string,
 };
 use crate::{
+    accounts::Who,
     dialect::{expect_word, identifier, is_word, skip, take_word, take_words, unexpected},
     errors,
     value::SqlType,
@@ -134,17 +135,30 @@ pub(super) fn create(p: &mut Parser) -> Result<Outcome> {
     if !or_replace && take_word(p, "TABLE") {
         return create_table(p, false);
     }
-    while take_word(p, "ALGORITHM") || take_word(p, "DEFINER") || take_words(p, &["SQL", "SECURITY"]) {
-        skip(p, &Token::Eq);
-        while !["VIEW", "SQL", "ALGORITHM", "DEFINER"].iter().any(|word| is_word(p.peek_token_ref(), word)) {
-            if p.peek_token_ref().token == Token::EOF {
-                return unexpected(p);
+    for (word, is_role) in [("USER", false), ("ROLE", true)] {
+        if take_word(p, word) {
+            return accounts::create(p, or_replace, is_role);
+        }
+    }
+    let (mut definer, mut is_invoker) = (None, false);
+    loop {
+        if take_word(p, "ALGORITHM") {
+            skip(p, &Token::Eq);
+            word_or_string(p)?;
+        } else if take_word(p, "DEFINER") {
+            skip(p, &Token::Eq);
+            definer = Some(accounts::who(p)?);
+        } else if take_words(p, &["SQL", "SECURITY"]) {
+            is_invoker = take_word(p, "INVOKER");
+            if !is_invoker {
+                expect_word(p, "DEFINER")?;
             }
-            p.advance_token();
+        } else {
+            break;
         }
     }
     if take_word(p, "VIEW") {
-        return Ok(Ok(create_view(p, or_replace)?));
+        return Ok(Ok(create_view(p, or_replace, definer, is_invoker)?));
     }
     let kind = if take_word(p, "UNIQUE") { KeyKind::Unique } else { KeyKind::Plain };
     if !or_replace && take_word(p, "INDEX") {
@@ -173,7 +187,7 @@ fn create_database(p: &mut Parser) -> Result<Statement> {
     Ok(Statement::CreateDatabase { name, if_not_exists, collation, charset })
 }
 
-fn create_view(p: &mut Parser, or_replace: bool) -> Result<Statement> {
+fn create_view(p: &mut Parser, or_replace: bool, definer: Option<Who>, is_invoker: bool) -> Result<Statement> {
     let name = table_name(p)?;
     let columns = if p.peek_token_ref().token == Token::LParen {
         parenthesised(p, |p| Ok(identifier(p)?.value))?
@@ -181,7 +195,7 @@ fn create_view(p: &mut Parser, or_replace: bool) -> Result<Statement> {
         Vec::new()
     };
     expect_word(p, "AS")?;
-    Ok(Statement::CreateView { name, columns, text: query_span(p)?, or_replace })
+    Ok(Statement::CreateView { name, columns, text: query_span(p)?, or_replace, definer, is_invoker })
 }
 
 fn create_index(p: &mut Parser, kind: KeyKind) -> Result<Statement> {
@@ -459,6 +473,11 @@ pub(super) fn drop(p: &mut Parser) -> Result<Outcome> {
     if take_word(p, "DATABASE") || take_word(p, "SCHEMA") {
         let if_exists = if_exists(p);
         return Ok(Ok(Statement::DropDatabase { name: identifier(p)?.value, if_exists }));
+    }
+    for (word, is_role) in [("USER", false), ("ROLE", true)] {
+        if take_word(p, word) {
+            return accounts::drop(p, is_role);
+        }
     }
     let temporary = take_word(p, "TEMPORARY");
     if take_word(p, "TABLE") || take_word(p, "TABLES") {

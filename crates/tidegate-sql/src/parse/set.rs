@@ -2,10 +2,20 @@
 
 use sqlparser::{parser::Parser, tokenizer::Token};
 
-use super::{IsolationScope, Result, SetItem, SetValue, comma_separated, span_of, word_or_string};
+use super::{
+    IsolationScope, Outcome, Result, SetItem, SetValue, Statement, accounts, comma_separated, span_of, word_or_string,
+};
 use crate::dialect::{identifier, take_word, take_words, unexpected};
 
-pub(super) fn set(p: &mut Parser) -> Result<Vec<SetItem>> {
+/// SET, behind this word.
+pub(super) fn statement(p: &mut Parser) -> Result<Outcome> {
+    match accounts::set(p)? {
+        Some(outcome) => Ok(outcome),
+        None => Ok(Ok(Statement::Set(set(p)?))),
+    }
+}
+
+fn set(p: &mut Parser) -> Result<Vec<SetItem>> {
     if take_words(p, &["NAMES"]) {
         let charset = if take_word(p, "DEFAULT") { None } else { Some(word_or_string(p)?) };
         let collation = if take_word(p, "COLLATE") { Some(word_or_string(p)?) } else { None };

@@ -3,8 +3,7 @@
 use sqlparser::{parser::Parser, tokenizer::Token};
 
 use super::{
-    Outcome, Pattern, Result, Show, ShowWhat, Statement, TableName, comma_separated, span_of, table_name,
-    word_or_string,
+    Outcome, Pattern, Result, Show, ShowWhat, Statement, TableName, accounts, comma_separated, span_of, table_name,
 };
 use crate::{
     dialect::{expect_word, identifier, is_word, take_word, take_words, unexpected},
@@ -70,7 +69,7 @@ pub(super) fn show(p: &mut Parser) -> Result<Outcome> {
     } else if take_word(p, "PROCESSLIST") {
         ShowWhat::ProcessList { full }
     } else if take_word(p, "GRANTS") {
-        return grants(p);
+        return accounts::show_grants(p);
     } else if take_word(p, "PRIVILEGES") {
         ShowWhat::Privileges
     } else if take_word(p, "PLUGINS") {
@@ -133,25 +132,6 @@ fn shows_all(what: &ShowWhat) -> bool {
     matches!(what, Engines | EngineStatus | ProcessList { .. } | Plugins | Privileges)
 }
 
-/// `SHOW GRANTS`, of nobody else than the session's user.
-fn grants(p: &mut Parser) -> Result<Outcome> {
-    if take_word(p, "FOR") && !take_word(p, "CURRENT_USER") {
-        let user = word_or_string(p)?;
-        let host = match &p.peek_token_ref().token {
-            Token::DollarQuotedString(variable) => Some(variable.value.trim_matches(['@', '\'', '`', '"']).to_owned()),
-            _ => None,
-        };
-        if host.is_some() {
-            p.advance_token();
-        }
-        return Ok(Err(errors::no_such_grant(user, host.as_deref().unwrap_or("%"))));
-    }
-    if p.consume_token(&Token::LParen) {
-        p.expect_token(&Token::RParen)?;
-    }
-    Ok(Ok(Statement::Show(Show { what: ShowWhat::Grants, like: None, filter: None })))
-}
-
 /// `SHOW COUNT(*) WARNINGS`
 fn count(p: &mut Parser) -> Result<Outcome> {
     expect_word(p, "COUNT")?;
@@ -168,6 +148,9 @@ fn count(p: &mut Parser) -> Result<Outcome> {
 }
 
 fn show_create(p: &mut Parser) -> Result<Outcome> {
+    if take_word(p, "USER") {
+        return accounts::show_create_user(p);
+    }
     let what = if take_word(p, "TABLE") {
         ShowWhat::CreateTable(table_name(p)?)
     } else if take_word(p, "VIEW") {

@@ -3,7 +3,11 @@
 use sqlparser::ast::{Assignment, Expr, OrderByExpr, Query, SelectItem, TableWithJoins};
 
 use super::{AlterItem, CreateTable};
-use crate::{clients::Kill, lexer::Rows};
+use crate::{
+    accounts::{AccountStatement, Who},
+    clients::Kill,
+    lexer::Rows,
+};
 
 /// A name with an optional schema in front.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +69,9 @@ pub(crate) enum Statement {
         columns: Vec<String>,
         text: Span,
         or_replace: bool,
+        definer: Option<Who>,
+        /// SQL SECURITY INVOKER
+        is_invoker: bool,
     },
     DropView {
         views: Vec<TableName>,
@@ -106,6 +113,7 @@ pub(crate) enum Statement {
     /// FLUSH TABLES WITH READ LOCK.
     LockAll,
     UnlockTables,
+    Account(Box<AccountStatement>),
     /// CALL: there are no procedures.
     Call(TableName),
     /// DROP of a function, procedure, trigger or event: there are none.
@@ -282,7 +290,6 @@ pub(crate) enum ShowWhat {
     ProcessList {
         full: bool,
     },
-    Grants,
     Privileges,
     Plugins,
     /// Nothing of the kind exists: the names of the columns.

@@ -4,10 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use tidegate_rows::{QueryError, ServerError};
 
-use super::{Core, Session};
+use super::{Core, Session, checks};
 use crate::{
+    accounts::RoleChoice,
     clients::{Client, Kill},
-    errors, task, variables,
+    errors,
+    parse::KillTarget,
+    task, variables,
 };
 
 /// `wait_timeout` of a new session.
@@ -19,26 +22,29 @@ impl Session {
         &self.core.env.client
     }
 
-    /// Makes it the session of somebody from outside, who is listed until the session goes: the user's name, the host that
-    /// the user has come from with its port, and the host of the account (`%` for any).
+    /// Makes it the session of somebody from outside, who is listed until the session goes and may do what the account may:
+    /// the user's name, the host that the user has come from with its port, and the host of the account (`%` for any).
     pub fn connect(&self, user: &str, host: &str, account_host: &str) {
         self.client().identify(user, host, account_host);
         self.client().connect();
+        self.core.env.set_role(RoleChoice::Default);
     }
 
     /// Ends what another client does, or its connection.
     ///
     /// # Errors
-    /// 1094 if there is none of this number.
+    /// 1094 if there is none of this number, 1095 if it is somebody else's and that takes a privilege.
     pub fn kill(&self, id: u64, kill: Kill) -> Result<(), ServerError> {
+        checks::check_kill(&self.core, &KillTarget::Id(id))?;
         if self.core.engine.clients.kill(id, kill) { Ok(()) } else { Err(errors::unknown_thread(id)) }
     }
 
     /// Has another current schema from now on.
     ///
     /// # Errors
-    /// 1049 if it does not exist.
+    /// 1049 if it does not exist, 1044 if its user may do nothing there.
     pub fn change_schema(&mut self, name: &str) -> Result<(), ServerError> {
+        self.core.env.access().want_schema(name)?;
         self.core.use_schema(name)
     }
 

@@ -1,5 +1,8 @@
 //! The part of a session that SQL functions see: modes, time, warnings, variables.
 
+#[cfg(test)]
+mod for_tests;
+
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
@@ -13,8 +16,9 @@ use std::{
 use chrono::{Offset, TimeZone};
 use tidegate_rows::{Param, ServerError};
 
-use super::{IdleLimits, Isolation, Numbers, TakenAutos, Texts, told::Told};
+use super::{IdleLimits, Isolation, Numbers, TakenAutos, Texts, rights::Rights, told::Told};
 use crate::{
+    accounts::Accounts,
     clients::Client,
     engine::{Schema, Settings},
     errors::{self, Warning},
@@ -48,6 +52,8 @@ pub(crate) struct Env {
     pub(crate) client: Arc<Client>,
     /// The client's number.
     pub(crate) connection_id: u64,
+    pub(crate) accounts: Arc<Accounts>,
+    pub(super) rights: Rights,
     /// How often what new sessions begin with had changed when this one began.
     pub(crate) begun_with: u64,
     pub(crate) sql_mode: Cell<u64>,
@@ -147,8 +153,10 @@ pub(crate) enum Zone {
 }
 
 impl Env {
-    pub(crate) fn new(client: Arc<Client>, settings: &Settings, locks: Arc<Locks>) -> Self {
+    pub(crate) fn new(client: Arc<Client>, settings: &Settings, locks: Arc<Locks>, accounts: Arc<Accounts>) -> Self {
         Self {
+            accounts,
+            rights: Rights::default(),
             connection_id: client.id,
             client,
             begun_with: 0,
@@ -261,15 +269,6 @@ impl Env {
             seeds.remove(&site);
         }
         a as f64 / MODULUS as f64
-    }
-
-    /// An environment for unit tests.
-    #[cfg(test)]
-    pub(crate) fn for_tests() -> Self {
-        let env = Self::new(Arc::new(crate::clients::Clients::default()).make(), &Settings::default(), Arc::default());
-        env.sql_mode.set(variables::STRICT_TRANS_TABLES);
-        env.lock_wait.set(Duration::from_secs(1));
-        env
     }
 
     /// A statement begins: its time is unknown until it asks, its warnings are new.

@@ -7,6 +7,7 @@ use tidegate_rows::QueryError;
 use super::explain::{Explained, Names};
 use super::{Core, Res, reach::Named};
 use crate::{
+    ddl::temporary::is_hidden,
     engine::Schema,
     errors,
     exec::{
@@ -104,6 +105,7 @@ impl Core {
         let constants = Constants { sql: part, literals: &[], params: text.params, env: &Rc::clone(&self.env) };
         let kinds: Vec<ParamKind> = text.params.kinds().collect();
         let (plan, ..) = self.translate(&statement, constants, &kinds, &tokens)?;
+        self.may_explain(&plan)?;
         let sql = match &plan.kind {
             PlanKind::Select(select) => &select.sql,
             PlanKind::Update(update) => &update.feed.sql,
@@ -129,6 +131,16 @@ impl Core {
         drop(stmt);
         pool.put(conn);
         Ok(lines)
+    }
+
+    /// A plan shows the tables that views are made of: that takes privileges on these.
+    fn may_explain(&self, plan: &Plan) -> Res<()> {
+        if self.env.rights().0 == 0 {
+            return Ok(());
+        }
+        let access = self.env.access();
+        let is_seen = |(schema, table): &(String, String)| is_hidden(table) || access.sees_table(schema, table);
+        if plan.read_names.iter().all(is_seen) { Ok(()) } else { Err(errors::view_not_explained()) }
     }
 
     /// PREPARE reports what is wrong at once.

@@ -3,8 +3,8 @@
 use tidegate_rows::{QueryError, Sink, Summary};
 
 use super::{
-    Core, Numbers, Prepared, Res, UserValue, isolation::Characteristics, numbers::CompletionType,
-    transaction::Transaction,
+    Core, Numbers, Prepared, Res, UserValue, account_statements, checks, isolation::Characteristics,
+    numbers::CompletionType, transaction::Transaction,
 };
 use crate::{
     clients::Kill,
@@ -29,8 +29,10 @@ impl Core {
         more: bool,
         sink: &mut dyn Sink,
     ) -> Result<(), QueryError> {
+        checks::check(self, &statement)?;
         match statement {
             Statement::Nothing => {}
+            Statement::Account(statement) => return account_statements::run(self, *statement, more, sink),
             Statement::Use(name) => self.use_schema(&name)?,
             Statement::Set(items) => variables::set(self, &items, text.sql)?,
             Statement::LockTables(tables) => self.lock_tables(&tables)?,
@@ -85,6 +87,7 @@ impl Core {
 
     /// KILL. Who ends itself does so before the answer.
     fn kill(&mut self, target: &KillTarget, kill: Kill) -> Res<()> {
+        checks::check_kill(self, target)?;
         match target {
             KillTarget::Id(id) if *id == self.env.connection_id => self.env.client.kill(kill),
             KillTarget::Id(id) if self.engine.clients.kill(*id, kill) => {}

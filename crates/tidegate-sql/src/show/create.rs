@@ -26,7 +26,9 @@ pub(super) fn show_create(
     let table = catalog.table(name).ok_or_else(|| errors::no_such_table(schema, name))?;
     if let Some(text) = &table.view {
         let text = format!(
-            "CREATE ALGORITHM=UNDEFINED DEFINER=`root`@`localhost` SQL SECURITY DEFINER VIEW {} AS {text}",
+            "CREATE ALGORITHM=UNDEFINED DEFINER={} SQL SECURITY {} VIEW {} AS {text}",
+            table.definer().shown().in_sql(),
+            table.definer().security(),
             quote(&table.name)
         );
         let row = vec![Some(table.name.clone()), Some(text), Some("utf8mb4".into()), Some("utf8mb4_general_ci".into())];

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::{
+    accounts::Privileges,
     clients::Line,
     store::made_rows::{Item, Rows},
     task,
@@ -69,6 +70,9 @@ pub(super) fn status(translator: &Translator<'_>) -> Res<Rows> {
 pub(super) fn processlist(translator: &Translator<'_>) -> Res<Rows> {
     let now = translator.now();
     let lines = task::text(|text| now.engine.clients.lines(&now.env.client, Some(text))).unwrap_or_default();
+    let access = now.env.access();
+    let sees_all = access.global().has(Privileges::PROCESS);
+    let lines = lines.into_iter().filter(|line| sees_all || line.user == access.name.user);
     let row = |line: Line| {
         let info = line.info.map_or(Item::Null, |text| String::from_utf8_lossy(&text).into_owned().into());
         vec![
@@ -92,5 +96,5 @@ pub(super) fn processlist(translator: &Translator<'_>) -> Res<Rows> {
             Item::Null,
         ]
     };
-    Ok(lines.into_iter().map(row).collect())
+    Ok(lines.map(row).collect())
 }

@@ -7,13 +7,15 @@ use std::{
 
 use super::{
     about::About,
+    accounts,
     cardinality::Cardinalities,
-    create::now_text,
+    columns,
     server::{character_sets, collations, processlist, status, system_variables},
     transactions,
 };
 use crate::{
-    catalog::{Catalog, Column, Default, Table},
+    accounts::Privileges,
+    catalog::{Catalog, Table},
     errors,
     parse::KeyKind,
     store::{
@@ -25,27 +27,27 @@ use crate::{
         Coercibility, Res, Translator,
         scope::{Scope, Source, SourceColumn},
     },
-    value::{Base, Rep, SqlType, collation::Collation, types::NOT_FIXED},
+    value::{Base, Rep, SqlType, collation::Collation},
     variables::VariableScope,
 };
 
 /// Rows that are counted one by one.
 const COUNT_MAX: i64 = 10_000;
 
-type Make = fn(&Translator<'_>, &About) -> Res<Rows>;
+pub(super) type Make = fn(&Translator<'_>, &About) -> Res<Rows>;
 
 /// A table: its name, its columns (numbers end with `#`), its rows.
-struct Definition {
-    name: &'static str,
-    columns: &'static str,
-    make: Make,
+pub(super) struct Definition {
+    pub(super) name: &'static str,
+    pub(super) columns: &'static str,
+    pub(super) make: Make,
 }
 
 #[rustfmt::skip]
 static TABLES: &[Definition] = &[
     Definition { name: "schemata", columns: "catalog_name schema_name default_character_set_name default_collation_name sql_path schema_comment", make: schemata },
     Definition { name: "tables", columns: "table_catalog table_schema table_name table_type engine version# row_format table_rows# avg_row_length# data_length# max_data_length# index_length# data_free# auto_increment# create_time update_time check_time table_collation checksum# create_options table_comment", make: tables },
-    Definition { name: "columns", columns: "table_catalog table_schema table_name column_name ordinal_position# column_default is_nullable data_type character_maximum_length# character_octet_length# numeric_precision# numeric_scale# datetime_precision# character_set_name collation_name column_type column_key extra privileges column_comment is_generated generation_expression column_default_shown", make: columns },
+    Definition { name: "columns", columns: "table_catalog table_schema table_name column_name ordinal_position# column_default is_nullable data_type character_maximum_length# character_octet_length# numeric_precision# numeric_scale# datetime_precision# character_set_name collation_name column_type column_key extra privileges column_comment is_generated generation_expression column_default_shown", make: columns::columns },
     Definition { name: "statistics", columns: "table_catalog table_schema table_name non_unique# index_schema index_name seq_in_index# column_name collation cardinality# sub_part# packed nullable index_type comment index_comment ignored", make: statistics },
     Definition { name: "key_column_usage", columns: "constraint_catalog constraint_schema constraint_name table_catalog table_schema table_name column_name ordinal_position# position_in_unique_constraint# referenced_table_schema referenced_table_name referenced_column_name", make: key_column_usage },
     Definition { name: "table_constraints", columns: "constraint_catalog constraint_schema constraint_name table_schema table_name constraint_type", make: table_constraints },
@@ -70,9 +72,12 @@ static TABLES: &[Definition] = &[
     Definition { name: "innodb_locks", columns: transactions::LOCKS, make: |t, _| transactions::locks(t) },
     Definition { name: "innodb_lock_waits", columns: transactions::LOCK_WAITS, make: |t, _| transactions::lock_waits(t) },
     Definition { name: "plugins", columns: "plugin_name plugin_version plugin_status plugin_type", make: |_, _| Ok(Vec::new()) },
-    Definition { name: "user_privileges", columns: "grantee table_catalog privilege_type is_grantable", make: |_, _| Ok(Vec::new()) },
-    Definition { name: "schema_privileges", columns: "grantee table_catalog table_schema privilege_type is_grantable", make: |_, _| Ok(Vec::new()) },
-    Definition { name: "table_privileges", columns: "grantee table_catalog table_schema table_name privilege_type is_grantable", make: |_, _| Ok(Vec::new()) },
+    Definition { name: "user_privileges", columns: "grantee table_catalog privilege_type is_grantable", make: |t, _| Ok(accounts::user_privileges(t)) },
+    Definition { name: "schema_privileges", columns: "grantee table_catalog table_schema privilege_type is_grantable", make: |t, _| Ok(accounts::schema_privileges(t)) },
+    Definition { name: "table_privileges", columns: "grantee table_catalog table_schema table_name privilege_type is_grantable", make: |t, _| Ok(accounts::table_privileges(t)) },
+    Definition { name: "column_privileges", columns: "grantee table_catalog table_schema table_name column_name privilege_type is_grantable", make: |t, _| Ok(accounts::column_privileges(t)) },
+    Definition { name: "applicable_roles", columns: "grantee role_name is_grantable is_default", make: |t, _| Ok(accounts::applicable_roles(t)) },
+    Definition { name: "enabled_roles", columns: "role_name", make: |t, _| Ok(accounts::enabled_roles(t)) },
 ];
 
 fn definition(name: &str) -> Option<&'static Definition> {
@@ -96,9 +101,38 @@ pub(crate) fn information_schema(
     scope: &mut Scope<'_>,
 ) -> Res<String> {
     let table = definition(name).ok_or_else(|| errors::unknown_table(name, schema))?;
+    made_table(translator, table, schema, alias, scope, str::to_ascii_uppercase)
+}
+
+/// The type of a column by its name, as definitions write it.
+fn type_of(name: &str) -> SqlType {
+    match name {
+        "seq_in_index#" => SqlType { unsigned: true, length: 2, ..SqlType::new(Base::Int) },
+        "non_unique#" | "cardinality#" | "sub_part#" | "id#" | "time#" | "maxlen#" | "sortlen#" => SqlType::bigint(),
+        name if name.ends_with('#') => SqlType::ubigint(),
+        "column_default"
+        | "column_default_shown"
+        | "column_type"
+        | "generation_expression"
+        | "view_definition"
+        | "info"
+        | "check_clause" => SqlType { collation: Collation(33), ..SqlType::new(Base::LongText) }.stored(),
+        _ => SqlType::varchar(512, Collation(33)),
+    }
+}
+
+/// A table that is made when it is read; `shown` makes the names of its columns.
+pub(super) fn made_table(
+    translator: &mut Translator<'_>,
+    table: &Definition,
+    schema: &str,
+    alias: Option<String>,
+    scope: &mut Scope<'_>,
+    shown: fn(&str) -> String,
+) -> Res<String> {
     // Its rows become part of the plan.
     translator.serves_once();
-    let alias = alias.unwrap_or_else(|| name.to_owned());
+    let alias = alias.unwrap_or_else(|| table.name.to_owned());
     let about = translator.conditions.about(&alias);
     let rows = MadeRows::new((table.make)(translator, &about)?);
     let names: Vec<&str> = table.columns.split(' ').collect();
@@ -107,23 +141,9 @@ pub(crate) fn information_schema(
         .iter()
         .enumerate()
         .map(|(index, name)| {
-            let ty = match *name {
-                "seq_in_index#" => SqlType { unsigned: true, length: 2, ..SqlType::new(Base::Int) },
-                "non_unique#" | "cardinality#" | "sub_part#" | "id#" | "time#" | "maxlen#" | "sortlen#" => {
-                    SqlType::bigint()
-                }
-                name if name.ends_with('#') => SqlType::ubigint(),
-                "column_default"
-                | "column_default_shown"
-                | "column_type"
-                | "generation_expression"
-                | "view_definition"
-                | "info"
-                | "check_clause" => SqlType { collation: Collation(33), ..SqlType::new(Base::LongText) }.stored(),
-                _ => SqlType::varchar(512, Collation(33)),
-            };
+            let ty = type_of(name);
             SourceColumn {
-                name: name.trim_end_matches('#').to_ascii_uppercase(),
+                name: shown(name.trim_end_matches('#')),
                 sql: format!("column{}", index + 1),
                 nullable: true,
                 coercibility: if ty.rep() == Rep::Text { Coercibility::Column } else { Coercibility::Number },
@@ -143,6 +163,7 @@ pub(crate) fn information_schema(
         outer: false,
         single: false,
         rowid: String::new(),
+        denied: None,
         row_ids: Some(Vec::new()),
     });
     let shown: Vec<String> = (1..=names.len()).map(|number| format!("column{number}")).collect();
@@ -152,13 +173,22 @@ pub(crate) fn information_schema(
     Ok(sql)
 }
 
-fn each_table(translator: &Translator<'_>, about: &About, mut f: impl FnMut(&str, &Catalog, &Table)) -> Res<()> {
+pub(super) fn each_table(
+    translator: &Translator<'_>,
+    about: &About,
+    mut f: impl FnMut(&str, &Catalog, &Table),
+) -> Res<()> {
+    let access = translator.now().env.access();
     for name in translator.now().engine.schema_names().into_iter().filter(|name| about.wants_schema(name)) {
         let Ok(schema) = translator.now().engine.schema(&name) else { continue };
         let catalog = schema.catalog()?;
         for table in catalog.tables.values().filter(|table| about.wants_table(&table.name)) {
             let hidden = crate::ddl::temporary::is_hidden(&table.name);
-            if hidden && !translator.now().env.owns_temporary(&table.name) {
+            let is_seen = match hidden {
+                true => translator.now().env.owns_temporary(&table.name),
+                false => access.is_unlimited() || access.sees_table(&name, &table.name),
+            };
+            if !is_seen {
                 continue;
             }
             f(&name, &catalog, table);
@@ -176,7 +206,8 @@ fn schemata(translator: &Translator<'_>, _: &About) -> Res<Rows> {
         Item::Null,
         "".into(),
     ]];
-    for name in translator.now().engine.schema_names() {
+    let access = translator.now().env.access();
+    for name in translator.now().engine.schema_names().into_iter().filter(|name| access.sees_schema(name)) {
         let Ok(schema) = translator.now().engine.schema(&name) else { continue };
         let collation = schema.catalog()?.collation.unwrap_or(Collation::DEFAULT);
         rows.push(vec![
@@ -267,129 +298,10 @@ fn tables(translator: &Translator<'_>, about: &About) -> Res<Rows> {
             when(table.collation.name().into()),
             Item::Null,
             when("".into()),
-            table.comment.as_str().into(),
+            table.shown_comment().into(),
         ]);
     })?;
     Ok(rows)
-}
-
-fn key_of(table: &Table, column: &Column) -> &'static str {
-    let mut best = "";
-    for index in &table.indexes {
-        let Some(place) = index.parts.iter().position(|part| part.column == column.id) else { continue };
-        match index.kind {
-            KeyKind::Primary => return "PRI",
-            KeyKind::Unique if index.parts.len() == 1 => best = "UNI",
-            _ if place == 0 && best.is_empty() => best = "MUL",
-            _ => {}
-        }
-    }
-    best
-}
-
-fn default_texts(column: &Column) -> (Item, Item) {
-    match &column.default {
-        Default::None if column.nullable => ("NULL".into(), Item::Null),
-        Default::None => (Item::Null, Item::Null),
-        Default::Null => ("NULL".into(), Item::Null),
-        Default::Literal { text, quoted: true, .. } => {
-            (format!("'{}'", text.replace('\'', "''")).into(), text.as_str().into())
-        }
-        Default::Literal { text, .. } => (text.as_str().into(), text.as_str().into()),
-        Default::Now => (now_text(column).into(), now_text(column).into()),
-        Default::Expression(text) => {
-            let shown = super::expression::shown(text);
-            (shown.as_str().into(), shown.as_str().into())
-        }
-    }
-}
-
-fn columns(translator: &Translator<'_>, about: &About) -> Res<Rows> {
-    let mut rows = Rows::new();
-    each_table(translator, about, |schema, _, table| {
-        for (position, column) in table.columns.iter().enumerate() {
-            rows.push(column_row(schema, table, position, column));
-        }
-    })?;
-    Ok(rows)
-}
-
-fn column_row(schema: &str, table: &Table, position: usize, column: &Column) -> Vec<Item> {
-    let ty = &column.ty;
-    let (default, shown) = default_texts(column);
-    let string = ty.base.is_character() || ty.base.is_binary();
-    let chars = match ty.base {
-        Base::Char | Base::Varchar | Base::Binary | Base::Varbinary => i64::from(ty.length),
-        Base::Enum | Base::Set => i64::from(ty.describe(b"", false).length / ty.collation.sent().char_bytes_max()),
-        _ => i64::from(ty.length),
-    };
-    let octets = if ty.base.is_blob() { chars } else { chars * i64::from(ty.collation.char_bytes_max()) };
-    let (precision, scale) = match ty.base {
-        Base::Decimal => (Item::Int(i64::from(ty.length)), Item::Int(i64::from(ty.decimals))),
-        Base::Float => {
-            (Item::Int(12), if ty.decimals == NOT_FIXED { Item::Null } else { Item::Int(i64::from(ty.decimals)) })
-        }
-        Base::Double => (
-            Item::Int(if ty.decimals == NOT_FIXED { 22 } else { i64::from(ty.length) }),
-            if ty.decimals == NOT_FIXED { Item::Null } else { Item::Int(i64::from(ty.decimals)) },
-        ),
-        Base::Bit => (Item::Int(i64::from(ty.length)), Item::Null),
-        Base::Year => (Item::Null, Item::Null),
-        base if base.is_integer() => {
-            let digits = match ty.base {
-                Base::Tiny => 3,
-                Base::Small => 5,
-                Base::Medium => 7,
-                Base::Int => 10,
-                _ => {
-                    if ty.unsigned {
-                        20
-                    } else {
-                        19
-                    }
-                }
-            };
-            (Item::Int(digits), Item::Int(0))
-        }
-        _ => (Item::Null, Item::Null),
-    };
-    let temporal = matches!(ty.base, Base::Time | Base::Datetime | Base::Timestamp);
-    let mut extra: Vec<String> = Vec::new();
-    if let Some(generated) = &column.generated {
-        extra.push(if generated.stored { "STORED GENERATED" } else { "VIRTUAL GENERATED" }.into());
-    }
-    if column.auto_increment {
-        extra.push("auto_increment".to_owned());
-    }
-    if column.on_update {
-        extra.push(format!("on update {}", now_text(column)));
-    }
-    let text = |item: &str| if ty.base.is_character() { Item::from(item) } else { Item::Null };
-    vec![
-        "def".into(),
-        schema.into(),
-        table.name.as_str().into(),
-        column.name.as_str().into(),
-        (position as i64 + 1).into(),
-        default,
-        if column.nullable { "YES" } else { "NO" }.into(),
-        ty.data_type().into(),
-        if string { chars.into() } else { Item::Null },
-        if string { octets.into() } else { Item::Null },
-        precision,
-        scale,
-        if temporal { i64::from(ty.decimals).into() } else { Item::Null },
-        text(ty.collation.charset()),
-        text(ty.collation.name()),
-        ty.sql_name().into(),
-        key_of(table, column).into(),
-        extra.join(" ").into(),
-        "select,insert,update,references".into(),
-        column.comment.as_str().into(),
-        "NEVER".into(),
-        Item::Null,
-        shown,
-    ]
 }
 
 fn statistics(translator: &Translator<'_>, about: &About) -> Res<Rows> {
@@ -562,17 +474,20 @@ fn referential_constraints(translator: &Translator<'_>, about: &About) -> Res<Ro
 
 fn views(translator: &Translator<'_>, about: &About) -> Res<Rows> {
     let mut rows = Rows::new();
+    let access = translator.now().env.access();
     each_table(translator, about, |schema, _, table| {
         if let Some(text) = &table.view {
+            let definer = table.definer().shown();
+            let shows_text = definer == access.name || access.on_table(schema, &table.name).has(Privileges::SHOW_VIEW);
             rows.push(vec![
                 "def".into(),
                 schema.into(),
                 table.name.as_str().into(),
-                text.as_str().into(),
+                if shows_text { text.as_str() } else { "" }.into(),
                 "NONE".into(),
                 "NO".into(),
-                "root@localhost".into(),
-                "DEFINER".into(),
+                table.definer().shown().to_string().into(),
+                table.definer().security().into(),
                 "utf8mb4".into(),
                 "utf8mb4_general_ci".into(),
                 "UNDEFINED".into(),

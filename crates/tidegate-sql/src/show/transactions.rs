@@ -12,6 +12,7 @@ use tidegate_rows::Sink;
 
 use super::{Done, rows, tables::moment};
 use crate::{
+    accounts::Privileges,
     engine::{EngineInner, Schema},
     parse::KeyKind,
     row_locks::{Mode, Resource, Seen},
@@ -184,6 +185,7 @@ pub(super) const TRX: &str = "trx_id# trx_state trx_started trx_requested_lock_i
 
 /// The rows of `innodb_trx`, the youngest first.
 pub(super) fn trx(translator: &Translator<'_>) -> Res<Rows> {
+    translator.now().env.access().want_global(Privileges::PROCESS)?;
     let rows = transactions(translator.now().engine).into_iter().rev().map(|(id, transaction)| {
         let wait = transaction.wait.as_ref();
         let weight = usize::try_from(transaction.changed).unwrap_or(usize::MAX).saturating_add(transaction.locks);
@@ -222,6 +224,7 @@ pub(super) const LOCKS: &str =
 
 /// The rows of `innodb_locks`: as InnoDB's, the locks that are waited for, and who holds them.
 pub(super) fn locks(translator: &Translator<'_>) -> Res<Rows> {
+    translator.now().env.access().want_global(Privileges::PROCESS)?;
     let mut rows = BTreeMap::new();
     for (id, transaction) in transactions(translator.now().engine) {
         let Some(wait) = transaction.wait else { continue };
@@ -252,6 +255,7 @@ pub(super) const LOCK_WAITS: &str = "requesting_trx_id# requested_lock_id blocki
 
 /// The rows of `innodb_lock_waits`.
 pub(super) fn lock_waits(translator: &Translator<'_>) -> Res<Rows> {
+    translator.now().env.access().want_global(Privileges::PROCESS)?;
     let mut rows = Rows::new();
     for (id, transaction) in transactions(translator.now().engine) {
         let Some(wait) = &transaction.wait else { continue };

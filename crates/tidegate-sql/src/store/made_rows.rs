@@ -45,7 +45,7 @@ impl From<i64> for Item {
 pub(crate) type Rows = Vec<Vec<Item>>;
 
 /// Most columns of a table; what a row does not have is NULL.
-pub(crate) const COLUMNS_MAX: usize = 32;
+pub(crate) const COLUMNS_MAX: usize = 48;
 
 /// Rows that statements of this thread can read while it lives.
 #[derive(Debug)]

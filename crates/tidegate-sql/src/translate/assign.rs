@@ -10,7 +10,7 @@ use sqlparser::ast::{Assignment, AssignmentTarget, Expr};
 
 use super::{
     Bind, Code, Ex, Res, Translator,
-    dml::{Cellish, is_default},
+    dml::{Cellish, Upsert, is_default},
     scope::{Scope, Source},
     types::stored,
 };
@@ -140,6 +140,30 @@ impl Scope<'_> {
     /// A column of a source under another text.
     pub(super) fn column_as(&self, source: usize, column: usize, text: String) -> Ex {
         Ex { code: Code::Sql(text), origin: None, ..self.sources[source].ex(column) }
+    }
+}
+
+impl Upsert {
+    /// Numbers the columns of the query that the assignments name, in the order of their first use, behind `inserted` others.
+    /// Answers their places among the columns of the query's tables.
+    pub(super) fn number_selected(&mut self, inserted: usize) -> Vec<usize> {
+        let mut used = Vec::new();
+        let late = self.values.iter_mut().filter_map(|value| match value {
+            Cellish::Late(late) => Some(&mut late.inputs),
+            _ => None,
+        });
+        for input in late.chain([&mut self.inputs]).flatten() {
+            if let RowValue::Selected(index) = input {
+                let known = used.iter().position(|known| known == index);
+                let place = known.unwrap_or_else(|| {
+                    used.push(*index);
+                    used.len() - 1
+                });
+                *index = inserted + place;
+            }
+        }
+        self.selected = used.len();
+        used
     }
 }
 

@@ -15,6 +15,7 @@ use super::{
     types::stored,
 };
 use crate::{
+    accounts::Privileges,
     catalog::Table,
     dialect::SPECIAL,
     engine::Schema,
@@ -133,30 +134,6 @@ pub(crate) struct DeletePlan {
     pub(crate) returning: Option<Arc<Returned>>,
 }
 
-impl Upsert {
-    /// Numbers the columns of the query that the assignments name, in the order of their first use, behind `inserted` others.
-    /// Answers their places among the columns of the query's tables.
-    fn number_selected(&mut self, inserted: usize) -> Vec<usize> {
-        let mut used = Vec::new();
-        let late = self.values.iter_mut().filter_map(|value| match value {
-            Cellish::Late(late) => Some(&mut late.inputs),
-            _ => None,
-        });
-        for input in late.chain([&mut self.inputs]).flatten() {
-            if let RowValue::Selected(index) = input {
-                let known = used.iter().position(|known| known == index);
-                let place = known.unwrap_or_else(|| {
-                    used.push(*index);
-                    used.len() - 1
-                });
-                *index = inserted + place;
-            }
-        }
-        self.selected = used.len();
-        used
-    }
-}
-
 /// The columns of a table in FROM, each with the table's alias.
 fn columns_by_alias(source: &Source) -> Vec<(String, String)> {
     source.columns.iter().map(|column| (source.alias.clone(), column.name.clone())).collect()
@@ -168,7 +145,7 @@ impl Translator<'_> {
     }
 
     fn base_table(&mut self, name: &TableName) -> Res<(Arc<Schema>, Arc<Table>)> {
-        let (schema, table) = self.table(name)?;
+        let (schema, table) = self.visible_table(name)?;
         if table.is_view() {
             return Err(errors::unsupported(format!("writing through the view {}", table.name)));
         }
@@ -181,9 +158,16 @@ impl Translator<'_> {
     /// MySQL's.
     pub(crate) fn insert(&mut self, insert: &parse::Insert) -> Res<InsertPlan> {
         let (schema, table) = self.base_table(&insert.table)?;
+        let listed = insert.columns.as_ref().is_some_and(|names| !names.is_empty());
+        // Before anything is said about columns.
+        self.may_insert(&schema, &table, if listed { Some(&[]) } else { None }, insert.replace)?;
         self.home = Some(Arc::clone(&schema));
         let columns = match &insert.columns {
-            Some(names) if !names.is_empty() => self.column_list(&table, names)?,
+            Some(names) if !names.is_empty() => {
+                let columns = self.column_list(&table, names)?;
+                self.may_insert(&schema, &table, Some(&columns), insert.replace)?;
+                columns
+            }
             _ => (0..table.columns.len()).collect(),
         };
         let mut plan = InsertPlan {
@@ -347,7 +331,8 @@ impl Translator<'_> {
         insert: &parse::Insert,
         selected: Vec<Source>,
     ) -> Res<Upsert> {
-        let (from, source) = self.table_source(schema, table, crate::ddl::temporary::shown(&table.name));
+        let (from, mut source) = self.table_source(schema, table, crate::ddl::temporary::shown(&table.name));
+        source.denied = self.denied(schema, table);
         let new_columns = table
             .columns
             .iter()
@@ -377,6 +362,7 @@ impl Translator<'_> {
         let (mut columns, mut values) = (Vec::new(), Vec::new());
         for assignment in &insert.on_duplicate {
             let (_, column) = self.target_column(assignment, &scope.sources[..1])?;
+            self.may_update(schema, table, column)?;
             columns.push(column);
             values.push(self.assigned_value(&assignment.value, &mut scope, 0, column, &mut feed)?);
         }
@@ -398,7 +384,9 @@ impl Translator<'_> {
         }
         self.home_of(&update.from)?;
         let mut scope = Scope::default();
+        self.writes = Privileges::UPDATE;
         let from = self.from(&update.from, &mut scope)?;
+        self.writes = Privileges::NONE;
         let mut tail = format!(" FROM {from}");
         let filter = self.effects;
         tail.push_str(&self.where_text(update.selection.as_ref(), &mut scope)?);
@@ -428,6 +416,9 @@ impl Translator<'_> {
         let Set { mut targets, mut feed } = Set::default();
         for assignment in &update.assignments {
             let (source, column) = self.target_column(assignment, &scope.sources)?;
+            if let (Some(schema), Some(table)) = (&scope.sources[source].home, &scope.sources[source].table) {
+                self.may_update(schema, table, column)?;
+            }
             let target = match targets.iter().position(|(index, _)| *index == source) {
                 Some(target) => target,
                 None => {
@@ -528,10 +519,13 @@ impl Translator<'_> {
             self.home_of(&delete.from)?;
         }
         let mut scope = Scope::default();
+        self.writes = Privileges::DELETE;
         let from = self.from(&delete.from, &mut scope)?;
+        self.writes = Privileges::NONE;
         let condition = self.where_text(delete.selection.as_ref(), &mut scope)?;
         if single {
             let (schema, table) = self.writable(&scope, 0)?;
+            self.may_delete(&schema, &table)?;
             self.check_safe_update(&scope, &delete.from, delete.selection.as_ref(), delete.limit.is_some())?;
             let plain = delete.order_by.is_empty() && delete.limit.is_none() && delete.from[0].joins.is_empty();
             if plain && !delete.ignore && delete.returning.is_none() {
@@ -565,6 +559,7 @@ impl Translator<'_> {
         for name in &delete.targets {
             let (source, _) = scope.source(name).ok_or_else(|| errors::unknown_multi_delete(&name.name))?;
             let (schema, table) = self.writable(&scope, source)?;
+            self.may_delete(&schema, &table)?;
             texts.push(scope.sources[source].rowid_text());
             targets.push((schema, table, texts.len() - 1));
         }

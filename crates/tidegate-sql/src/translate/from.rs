@@ -157,6 +157,8 @@ impl Translator<'_> {
             let unknown = || errors::unknown_column(name, "from clause");
             let (a, a_column) = find(&scope.sources[..before]).ok_or_else(unknown)?;
             let (b, b_column) = find(&scope.sources[before..]).ok_or_else(unknown)?;
+            scope.sources[a].may_read(a_column)?;
+            scope.sources[before + b].may_read(b_column)?;
             let (x, y) = (scope.sources[a].ex(a_column), scope.sources[before + b].ex(b_column));
             let equal = self.compare(&x, "=", &y)?;
             conditions.push(self.text(&equal));
@@ -223,6 +225,7 @@ impl Translator<'_> {
             outer: false,
             single: rel.single,
             rowid: String::new(),
+            denied: None,
             row_ids,
         });
         Ok(format!("({}) AS {sql_alias}", rel.sql))
@@ -247,6 +250,7 @@ impl Translator<'_> {
                 outer: false,
                 single: false,
                 rowid: String::new(),
+                denied: None,
                 row_ids: Some(Vec::new()),
             });
             return Ok(format!("{} AS {sql_alias}", cte.sql));
@@ -255,17 +259,27 @@ impl Translator<'_> {
         if let Some(schema) = schema_name.filter(|schema| schema.eq_ignore_ascii_case("information_schema")) {
             return crate::show::information_schema(self, schema, &name.name, alias, scope);
         }
-        let (schema, table) = self.table(name)?;
+        if let Some(sql) = schema_name
+            .filter(|schema| schema.eq_ignore_ascii_case("mysql"))
+            .and_then(|schema| crate::show::mysql_schema(self, schema, &name.name, alias.clone(), scope).transpose())
+        {
+            return sql;
+        }
+        let (schema, table) = self.visible_table(name)?;
+        let denied = self.may_name(&schema, &table)?;
         let alias = alias.unwrap_or_else(|| name.name.clone());
         if let Some(text) = table.view.clone() {
             let shows = self.shows_view_rows(&alias);
             self.note_read(&schema, &table);
-            let rel = self.computed_once(|t| t.view(&table.name, &text, table.view_mode(), &schema, shows))?;
+            let rel = self.computed_once(|t| t.view(&table, &text, &schema, shows))?;
             let names: Vec<String> = table.columns.iter().map(|column| column.name.clone()).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            return self.derived(rel, &alias, &names, scope);
+            let sql = self.derived(rel, &alias, &names, scope)?;
+            scope.sources.last_mut().into_iter().for_each(|source| source.denied.clone_from(&denied));
+            return Ok(sql);
         }
-        let (sql, source) = self.table_source(&schema, &table, &alias);
+        let (sql, mut source) = self.table_source(&schema, &table, &alias);
+        source.denied = denied;
         scope.sources.push(source);
         Ok(sql)
     }

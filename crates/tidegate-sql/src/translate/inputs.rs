@@ -4,14 +4,16 @@
 //! catalogues that it was made from are current. A translator reaches nothing else of the session: what it takes from
 //! [`Translator::now`] makes its plan serve once.
 
-use std::sync::Arc;
+use std::{rc::Rc, sync::Arc};
 
 use tidegate_rows::ServerError;
 
 use super::{Res, Translator};
 use crate::{
+    accounts::{Access, Name},
     catalog::Catalog,
     engine::{EngineInner, Schema},
+    errors,
     lexer::LexMode,
     session::Env,
     value::collation::Collation,
@@ -38,6 +40,8 @@ pub(crate) struct Inputs {
     pub(crate) division_digits: u8,
     /// `sql_safe_updates`
     pub(crate) safe_updates: bool,
+    /// What the session may do, by a number and the version of the accounts.
+    pub(crate) rights: (u64, u64),
 }
 
 impl Inputs {
@@ -55,6 +59,7 @@ impl Inputs {
             select_limit: env.numbers.get().select_limit,
             division_digits: env.numbers.get().division_digits,
             safe_updates: env.numbers.get().safe_updates,
+            rights: env.rights(),
         }
     }
 
@@ -109,6 +114,24 @@ impl<'a> Session<'a> {
     /// 1049 if it does not exist.
     pub(crate) fn schema_named(&self, name: &str) -> Result<Arc<Schema>, ServerError> {
         self.engine.schema(name)
+    }
+
+    /// What the session may do, unless that is everything: [`Inputs::rights`] decides about it.
+    pub(crate) fn limits(&self) -> Option<Rc<Access>> {
+        if self.inputs.rights.0 == 0 { None } else { Some(self.env.access()) }
+    }
+
+    /// What the definer of a view may do, unless that is everything; the version of the accounts decides about it.
+    ///
+    /// # Errors
+    /// 1449 if there is no such account.
+    pub(crate) fn access_of(&self, definer: &Name) -> Result<Option<Rc<Access>>, ServerError> {
+        let state = self.engine.accounts.now();
+        if state.find(definer).is_none() {
+            return Err(errors::no_such_definer(&definer.user, &definer.host));
+        }
+        let access = state.access(definer, &definer.host, None);
+        Ok((!access.is_unlimited()).then(|| Rc::new(access)))
     }
 
     /// The version that the server reports; it never changes.

@@ -198,7 +198,7 @@ impl Scope<'_> {
         let Some((source, column)) = place else {
             return Ok(listed.map(|(index, _)| self.list[index].clone()));
         };
-        let Named { ex, .. } = self.own_column(source, column);
+        let Named { ex, .. } = self.readable_column(source, column)?;
         let source = &self.sources[source];
         if let Some((index, _)) = listed
             && self.list[index].ex.code == ex.code

@@ -7,6 +7,7 @@
 //!
 //! Reading order: this file (context, constants, conversions), `scope` (names), `expr` (operators), `select`, `dml`.
 
+mod access;
 mod affinity;
 pub(crate) mod assign;
 mod codes;
@@ -35,12 +36,13 @@ pub(crate) mod types;
 mod union;
 pub(crate) mod windows;
 
-use std::{cell::Cell, sync::Arc};
+use std::{cell::Cell, rc::Rc, sync::Arc};
 
 use sqlparser::tokenizer::TokenWithSpan;
 use tidegate_rows::ServerError;
 
 use crate::{
+    accounts::{Access, Privileges},
     catalog::TableState,
     engine::Schema,
     errors,
@@ -165,6 +167,10 @@ fn is_dated(ex: &Ex, to: Rep) -> bool {
 /// One translation.
 pub(crate) struct Translator<'a> {
     pub(crate) session: Session<'a>,
+    /// What the session, or the definer of the view that is translated, may do; `None` for everything.
+    pub(crate) access: Option<Rc<Access>>,
+    /// What the tables of the FROM that is translated are for, besides reading them.
+    writes: Privileges,
     pub(crate) sql: &'a [u8],
     pub(crate) literals: literals::Literals<'a>,
     pub(crate) params: &'a [ParamKind],
@@ -230,6 +236,8 @@ impl<'a> Translator<'a> {
         tokens: &'a [TokenWithSpan],
     ) -> Self {
         Self {
+            access: session.limits(),
+            writes: Privileges::NONE,
             session,
             sql,
             literals: literals::Literals::new(sql, literals, given),
@@ -540,6 +548,8 @@ impl<'a> Translator<'a> {
     ) -> Res<T> {
         use std::mem::take;
         let mut inner = Translator {
+            access: self.access.clone(),
+            writes: Privileges::NONE,
             session,
             sql,
             literals: literals::Literals::new(sql, &[], &[]),

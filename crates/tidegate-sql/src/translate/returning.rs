@@ -35,7 +35,8 @@ impl Translator<'_> {
         table: &Arc<Table>,
         list: &parse::Returning,
     ) -> Res<Arc<Returning>> {
-        let (from, source) = self.table_source(schema, table, crate::ddl::temporary::shown(&table.name));
+        let (from, mut source) = self.table_source(schema, table, crate::ddl::temporary::shown(&table.name));
+        source.denied = self.denied(schema, table);
         let rowid = source.rowid_text();
         let mut scope = Scope { sources: vec![source], ..Scope::default() };
         let (texts, returned) = self.returned(list, &mut scope, table)?;

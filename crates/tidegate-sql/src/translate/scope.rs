@@ -1,12 +1,14 @@
 //! Names: which tables and columns an expression can see.
 
-use std::sync::Arc;
+use std::{rc::Rc, sync::Arc};
 
 use super::{
     Code, Coercibility, Ex, Origin, Res, Translator,
+    access::Denied,
     list::{Listed, Sees},
 };
 use crate::{
+    accounts::Privileges,
     catalog::{Column, Table, same_name},
     engine::{Schema, is_virtual},
     errors,
@@ -35,6 +37,8 @@ pub(crate) struct Source {
     /// Whose rows its rows are: tables, and their row ids in SQLite's text; none for rows that are computed. `None` if that
     /// cannot be told.
     pub(crate) row_ids: Option<Vec<(i64, String)>>,
+    /// What of it the session may not read; `None` if it may read all.
+    pub(crate) denied: Option<Rc<Denied>>,
 }
 
 impl std::fmt::Debug for Schema {
@@ -219,7 +223,7 @@ impl Scope<'_> {
     /// A column of this query's tables, or of the row that INSERT could not insert.
     fn column(&self, parts: &[&str]) -> Res<Option<Named>> {
         if let Some((source, column)) = self.locate(parts)? {
-            return Ok(Some(self.own_column(source, column)));
+            return self.readable_column(source, column).map(Some);
         }
         if let ([qualifiers @ .., name], Some(row)) = (parts, &self.new_row)
             && let ([alias], Some(known)) = (qualifiers, &row.alias)
@@ -256,6 +260,15 @@ impl Scope<'_> {
             }
         }
         Ok(found)
+    }
+
+    /// As [`own_column`](Self::own_column), if the session may read it.
+    ///
+    /// # Errors
+    /// 1143 if not.
+    pub(super) fn readable_column(&self, index: usize, column: usize) -> Res<Named> {
+        self.sources[index].may_read(column)?;
+        Ok(self.own_column(index, column))
     }
 
     /// A column of a source: what an UPDATE has assigned to it, if it has.
@@ -339,6 +352,26 @@ impl Translator<'_> {
         Ok((Arc::clone(&schema), Arc::clone(table)))
     }
 
+    /// As [`table`](Self::table) for whoever may know that it is there: to others it is denied whether it exists or not.
+    ///
+    /// # Errors
+    /// 1142, 1146.
+    pub(super) fn visible_table(&mut self, name: &TableName) -> Res<(Arc<Schema>, Arc<Table>)> {
+        match (self.table(name), &self.access) {
+            (Err(error), Some(access)) if matches!(error.code, 1146 | 1049) => {
+                let current = || self.session.schema.map_or_else(String::new, |schema| schema.name.clone());
+                let schema = name.schema.clone().unwrap_or_else(current);
+                let wanted = if self.writes.is_empty() { Privileges::SELECT } else { self.writes };
+                Err(if access.sees_table(&schema, &name.name) {
+                    error
+                } else {
+                    access.table_denied(&wanted.names(), &schema, &name.name)
+                })
+            }
+            (found, _) => found,
+        }
+    }
+
     /// Notes that the statement depends on a table or view.
     pub(crate) fn note_read(&mut self, schema: &Schema, table: &Table) {
         self.read_names.push((schema.name.clone(), table.name.clone()));
@@ -380,6 +413,7 @@ impl Translator<'_> {
             outer: false,
             single: false,
             rowid: "rowid".to_owned(),
+            denied: None,
         };
         (sql, source)
     }

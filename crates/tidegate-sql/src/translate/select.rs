@@ -79,6 +79,14 @@ impl Translator<'_> {
     /// # Errors
     /// MySQL's, or 1235 for clauses that this engine lacks.
     pub(crate) fn query(&mut self, query: &Query, outer: Option<&Scope<'_>>, wanted: Wanted) -> Res<Rel> {
+        // What a query reads, it only reads.
+        let writes = std::mem::take(&mut self.writes);
+        let rel = self.any_query(query, outer, wanted);
+        self.writes = writes;
+        rel
+    }
+
+    fn any_query(&mut self, query: &Query, outer: Option<&Scope<'_>>, wanted: Wanted) -> Res<Rel> {
         if query.fetch.is_some()
             || query.for_clause.is_some()
             || query.settings.is_some()
@@ -429,7 +437,7 @@ impl Translator<'_> {
                         return Err(errors::no_tables_used());
                     }
                     for source in &scope.sources {
-                        scope.list.extend(all_columns(source, false));
+                        scope.list.extend(all_columns(source, false)?);
                     }
                     true
                 }
@@ -437,7 +445,7 @@ impl Translator<'_> {
                     check_wildcard(options)?;
                     let name = to_table_name(name).ok_or_else(|| errors::syntax(name))?;
                     let (_, source) = scope.source(&name).ok_or_else(|| errors::unknown_table_to_drop(&name.name))?;
-                    scope.list.extend(all_columns(source, true));
+                    scope.list.extend(all_columns(source, true)?);
                     true
                 }
                 _ => return Err(errors::unsupported(item)),
@@ -539,16 +547,16 @@ fn check_clauses(select: &Select) -> Res<()> {
     Ok(())
 }
 
-fn all_columns(source: &Source, with_hidden: bool) -> Vec<Listed> {
+fn all_columns(source: &Source, with_hidden: bool) -> Res<Vec<Listed>> {
+    source.may_read_all()?;
     let shown = source.columns.iter().enumerate().filter(|(_, column)| with_hidden || !column.hidden);
-    shown
-        .map(|(index, column)| Listed {
-            name: column.name.clone(),
-            ex: source.ex(index),
-            column: Some((source.alias.clone(), column.name.clone())),
-            fresh: false,
-        })
-        .collect()
+    let listed = shown.map(|(index, column)| Listed {
+        name: column.name.clone(),
+        ex: source.ex(index),
+        column: Some((source.alias.clone(), column.name.clone())),
+        fresh: false,
+    });
+    Ok(listed.collect())
 }
 
 /// The parts of a name that stands alone.

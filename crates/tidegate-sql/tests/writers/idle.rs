@@ -107,6 +107,7 @@ fn a_client_that_forgets_its_transaction_is_disconnected() {
     local(async {
         let fixture = Fixture::new("disconnected", TABLE).await;
         let mut session = fixture.session();
+        ok(run(&mut session, "CREATE USER u; GRANT ALL ON *.* TO u").await);
         session.connect("u", "h:1", "%");
         ok(run(&mut session, "SET idle_transaction_timeout = 1; BEGIN; UPDATE t SET n = 0 WHERE id = 1").await);
         ok(fixture.start(fixture.session(), "UPDATE t SET n = n + 1 WHERE id = 1").end().await.1);

@@ -7,14 +7,17 @@ use tidegate_core::conf::Config;
 use tidegate_mysql::{
     charset,
     handshake::capability,
-    server::{Backend, Description, PreparedIn, login::Login},
+    server::{
+        Backend, Description, PreparedIn,
+        login::{Login, Secret},
+    },
 };
 use tidegate_net::{
     Peer,
     log::{self, Level},
 };
 use tidegate_rows::{Execute, QueryError, ServerError, SessionChange, Sink, Statement};
-use tidegate_sql::{Charset, Client, Engine, Kill, Session};
+use tidegate_sql::{Charset, Client, Engine, Kill, Origin, Plugin, Session};
 
 use super::{
     logins,
@@ -24,12 +27,29 @@ use crate::database::{BLOCK, reopen};
 
 /// Bytes of the largest packet that a client may send, where `packet_size_max` says nothing.
 const PACKET_BYTES_MAX: usize = 64 << 20;
-/// The host of all accounts.
-const ANY_HOST: &str = "%";
 
 /// Whether clients may use a character set: parts of UTF-8, and what is converted from and to it.
 fn is_known(charset: &str) -> bool {
     matches!(charset, "utf8" | "utf8mb3" | "utf8mb4" | "ascii" | "binary" | "latin1")
+}
+
+/// What a login is judged by; `None` for what no login can have made.
+fn secret_of(secret: &tidegate_sql::Secret) -> Option<Secret> {
+    let bytes = |digits: &str| -> Option<Vec<u8>> {
+        let pairs = (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok());
+        pairs.collect()
+    };
+    Some(match secret {
+        tidegate_sql::Secret::Password(password) if password.is_empty() => Secret::None,
+        tidegate_sql::Secret::Password(password) => Secret::Password(password.to_vec()),
+        tidegate_sql::Secret::Digest { digits, .. } if digits.is_empty() => Secret::None,
+        tidegate_sql::Secret::Digest { plugin: Plugin::Native, digits } => {
+            Secret::Native(bytes(digits.strip_prefix('*')?)?.try_into().ok()?)
+        }
+        tidegate_sql::Secret::Digest { plugin: Plugin::CachingSha2, digits } => {
+            Secret::CachingSha2(bytes(digits)?.try_into().ok()?)
+        }
+    })
 }
 
 /// A session for a client of the port.
@@ -38,6 +58,8 @@ pub(super) struct Answers {
     engine: Engine,
     config: Arc<Config>,
     peer: Peer,
+    /// The account that whoever logs in claims to have.
+    account: Option<tidegate_sql::Login>,
     /// What the client wants to be counted.
     found_rows: bool,
     /// Whether the client wants to hear of changes of the session.
@@ -52,7 +74,15 @@ impl Answers {
     pub(super) fn begin(config: &Arc<Config>, peer: Peer) -> io::Result<Self> {
         let engine = reopen(config).map_err(io::Error::other)?;
         let session = engine.session("").map_err(io::Error::other)?;
-        Ok(Answers { session, engine, config: config.clone(), peer, found_rows: false, hears_of_changes: false })
+        Ok(Answers {
+            session,
+            engine,
+            config: config.clone(),
+            peer,
+            account: None,
+            found_rows: false,
+            hears_of_changes: false,
+        })
     }
 
     /// Who talks.
@@ -73,6 +103,13 @@ impl Answers {
     /// What handshakes need.
     pub(super) fn tls(&self) -> Option<Arc<rustls::ServerConfig>> {
         self.config.http_conf(&BLOCK).tls.clone()
+    }
+
+    fn origin(&self) -> Origin {
+        match self.peer {
+            Peer::Unix => Origin::Local,
+            Peer::Inet(address) => Origin::Address(address.ip()),
+        }
     }
 
     fn host(&self) -> String {
@@ -127,9 +164,12 @@ impl Backend for Answers {
     fn packet_bytes_max(&self) -> usize {
         self.config.http_conf(&BLOCK).packet_size_max.unwrap_or(PACKET_BYTES_MAX)
     }
-    fn password(&self, user: &[u8]) -> Option<Vec<u8>> {
-        let users = self.config.http_conf(&BLOCK).users.as_deref().unwrap_or_default();
-        logins::password(users, user, self.peer).map(<[u8]>::to_vec)
+    fn secret(&mut self, user: &[u8]) -> Option<Secret> {
+        // Remembered: whoever proves to know its password gets this one.
+        self.account = self.engine.login(std::str::from_utf8(user).ok()?, self.origin());
+        let login = self.account.as_ref()?;
+        // Over the net somebody without a password is nobody.
+        (self.origin().is_near() || !login.secret.is_empty()).then(|| secret_of(&login.secret)).flatten()
     }
     fn refuse(&mut self, login: &Login) -> ServerError {
         if logins::is_blocked(self.peer, &login.user) {
@@ -146,6 +186,13 @@ impl Backend for Answers {
         if logins::is_blocked(self.peer, &login.user) {
             return Err(self.blocked(login));
         }
+        let user = login.user.to_str_lossy();
+        let Some(account) = self.account.take() else { return Err(self.refuse(login)) };
+        if account.is_locked {
+            let noted = format!("account '{}' is locked", login.user.escape_ascii());
+            log::note(Level::Warn, format_args!("mysql: {noted}, client: {}", self.peer));
+            return Err(ServerError::new(4151, b"HY000", "Access denied, this account is locked"));
+        }
         logins::note_success(self.peer, &login.user);
         if let Some(charset) = charset::of_collation(login.collation).filter(|charset| !is_known(charset)) {
             let message =
@@ -157,7 +204,7 @@ impl Backend for Answers {
         self.hears_of_changes = login.capabilities & capability::SESSION_TRACK != 0;
         self.apply_capabilities();
         self.session.set_collation(u16::from(login.collation));
-        self.session.connect(&login.user.to_str_lossy(), &self.host(), ANY_HOST);
+        self.session.connect(&user, &self.host(), &account.host);
         if login.schema.is_empty() {
             self.session.leave_schema();
             return Ok(());

@@ -1,0 +1,172 @@
+//! What the session may read and write: asked where tables and columns are looked up, so that no way to them goes around it.
+//!
+//! A translator without an [`Access`] is that of somebody who may do everything. The text of a view is translated with what its
+//! definer may do, or its user where the view says so.
+
+use std::{rc::Rc, sync::Arc};
+
+use tidegate_rows::ServerError;
+
+use super::{Res, Translator, scope::Source};
+use crate::{
+    accounts::{Access, Privileges},
+    catalog::Table,
+    ddl::temporary,
+    engine::Schema,
+    errors,
+};
+
+/// Columns of a source that are not to be read.
+#[derive(Debug)]
+pub(crate) struct Denied {
+    access: Rc<Access>,
+    schema: String,
+    table: String,
+    /// For each column.
+    columns: Box<[bool]>,
+}
+
+impl Denied {
+    fn column(&self, index: usize, name: &str) -> Res<()> {
+        if self.columns.get(index).is_some_and(|denied| !denied) {
+            return Ok(());
+        }
+        Err(self.access.column_denied("SELECT", name, &self.table))
+    }
+}
+
+impl Source {
+    /// Whether a column may be read.
+    ///
+    /// # Errors
+    /// 1143 if not.
+    pub(super) fn may_read(&self, column: usize) -> Res<()> {
+        match &self.denied {
+            None => Ok(()),
+            Some(denied) => denied.column(column, &self.columns[column].name),
+        }
+    }
+
+    /// Whether all columns may be read: `*`.
+    ///
+    /// # Errors
+    /// 1142 if not.
+    pub(super) fn may_read_all(&self) -> Res<()> {
+        match &self.denied {
+            None => Ok(()),
+            Some(denied) => Err(denied.access.table_denied("SELECT", &denied.schema, &denied.table)),
+        }
+    }
+}
+
+impl Translator<'_> {
+    /// Whether the session may read a table or view in FROM, or write to it if that is what the FROM is for. Answers the columns
+    /// that it may not read, if there are such.
+    ///
+    /// # Errors
+    /// 1142.
+    pub(super) fn may_name(&self, schema: &Schema, table: &Table) -> Res<Option<Rc<Denied>>> {
+        let Some(access) = self.limits_on(table) else { return Ok(None) };
+        if access.on_table(&schema.name, &table.name).has(Privileges::SELECT) {
+            return Ok(None);
+        }
+        let held = access.within_table(&schema.name, &table.name);
+        if !held.has(Privileges::SELECT) && !held.has_any(self.writes) {
+            let wanted = if self.writes.is_empty() { Privileges::SELECT } else { self.writes };
+            return Err(access.table_denied(&wanted.names(), &schema.name, &table.name));
+        }
+        Ok(self.denied(schema, table))
+    }
+
+    /// The columns of a table that the session may not read.
+    pub(super) fn denied(&self, schema: &Schema, table: &Table) -> Option<Rc<Denied>> {
+        let access = self.limits_on(table)?;
+        if access.on_table(&schema.name, &table.name).has(Privileges::SELECT) {
+            return None;
+        }
+        let readable = |name: &str| access.on_column(&schema.name, &table.name, name).has(Privileges::SELECT);
+        let columns = table.columns.iter().map(|column| !readable(&column.name)).collect();
+        let (schema, table) = (schema.name.clone(), table.name.clone());
+        Some(Rc::new(Denied { access: Rc::clone(access), schema, table, columns }))
+    }
+
+    /// What the session may do, where that is not everything; temporary tables are its own.
+    fn limits_on(&self, table: &Table) -> Option<&Rc<Access>> {
+        self.access.as_ref().filter(|_| !temporary::is_hidden(&table.name))
+    }
+
+    /// Whether the session may add rows with values for these columns, or for all; replaced rows are deleted.
+    ///
+    /// # Errors
+    /// 1142, 1143.
+    pub(super) fn may_insert(
+        &self,
+        schema: &Schema,
+        table: &Table,
+        columns: Option<&[usize]>,
+        replaces: bool,
+    ) -> Res<()> {
+        let Some(access) = self.limits_on(table) else { return Ok(()) };
+        let at = (schema.name.as_str(), table.name.as_str());
+        let delete = if replaces { Privileges::DELETE } else { Privileges::NONE };
+        let wanted = Privileges::INSERT.and(delete);
+        let held = access.on_table(at.0, at.1);
+        if held.has(wanted) {
+            return Ok(());
+        }
+        if !held.has(delete) || !access.within_table(at.0, at.1).has(Privileges::INSERT) {
+            return access.want_on_table(at.0, at.1, wanted);
+        }
+        match columns {
+            Some(columns) => columns
+                .iter()
+                .try_for_each(|column| access.want_on_column(at, &table.columns[*column].name, Privileges::INSERT)),
+            None => access.want_on_table(at.0, at.1, wanted),
+        }
+    }
+
+    /// Whether the session may change a column.
+    ///
+    /// # Errors
+    /// 1142, 1143.
+    pub(super) fn may_update(&self, schema: &Schema, table: &Table, column: usize) -> Res<()> {
+        let Some(access) = self.limits_on(table) else { return Ok(()) };
+        let at = (schema.name.as_str(), table.name.as_str());
+        access.want_within_table(at.0, at.1, Privileges::UPDATE)?;
+        access.want_on_column(at, &table.columns[column].name, Privileges::UPDATE)
+    }
+
+    /// Whether the session may delete rows.
+    ///
+    /// # Errors
+    /// 1142.
+    pub(super) fn may_delete(&self, schema: &Schema, table: &Table) -> Res<()> {
+        match self.limits_on(table) {
+            Some(access) => access.want_on_table(&schema.name, &table.name, Privileges::DELETE),
+            None => Ok(()),
+        }
+    }
+
+    /// What holds within a view: what its definer may do, or its user.
+    ///
+    /// # Errors
+    /// 1449 if the definer is not there any more.
+    pub(crate) fn access_within(&self, view: &Table) -> Res<Option<Rc<Access>>> {
+        let definer = view.definer();
+        if definer.is_invoker {
+            return Ok(self.access.clone());
+        }
+        match definer.name {
+            None => Ok(None),
+            Some(name) => self.session.access_of(&name),
+        }
+    }
+
+    /// The error of a view's text, where that is about somebody's privileges.
+    pub(crate) fn view_error(error: ServerError, schema: &Arc<Schema>, view: &Table) -> ServerError {
+        match error.code {
+            1142 | 1143 | 1356 => errors::view_denied(&schema.name, &view.name),
+            _ => error,
+        }
+    }
+}
