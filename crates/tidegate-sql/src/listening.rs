@@ -5,7 +5,7 @@
 
 use std::{
     cell::RefCell,
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     future::poll_fn,
     rc::Rc,
     sync::Arc,
@@ -30,6 +30,10 @@ struct Circle {
     members: usize,
     /// Those who have heard everything and wait.
     waiting: HashMap<u64, (Waker, Rc<Filter>)>,
+    /// Those of them who wait for a table: a commit costs nothing for those whom it does not concern.
+    by_table: HashMap<Box<str>, HashSet<u64>>,
+    /// Those who wait for any table.
+    of_all: HashSet<u64>,
     /// The one of them whose waker is in the list.
     watch: Option<u64>,
     /// Commits up to this number do not concern those who wait.
@@ -37,25 +41,61 @@ struct Circle {
 }
 
 impl Circle {
+    /// A listener waits.
+    fn enter(&mut self, id: u64, waker: &Waker, filter: &Rc<Filter>) {
+        if let Some((known, _)) = self.waiting.get_mut(&id) {
+            known.clone_from(waker);
+            return;
+        }
+        self.waiting.insert(id, (waker.clone(), Rc::clone(filter)));
+        match &filter.0 {
+            None => drop(self.of_all.insert(id)),
+            Some(tables) => tables.iter().for_each(|table| {
+                self.by_table.entry(table.clone()).or_default().insert(id);
+            }),
+        }
+    }
+
+    /// A listener does not wait any more.
+    fn remove(&mut self, id: u64) -> Option<Waker> {
+        let (waker, filter) = self.waiting.remove(&id)?;
+        self.of_all.remove(&id);
+        for table in filter.0.iter().flatten() {
+            if let Some(ids) = self.by_table.get_mut(table) {
+                ids.remove(&id);
+                if ids.is_empty() {
+                    self.by_table.remove(table);
+                }
+            }
+        }
+        Some(waker)
+    }
+
     /// The watch tells the others what has come.
     fn pass_on(&mut self, list: &List) {
-        let newest = list.newest();
-        let all = list.is_over || self.looked < list.complete_from;
-        let from = list.shown.partition_point(|commit| commit.number <= self.looked);
-        let watch = self.watch;
-        self.waiting.retain(|id, (waker, filter)| {
-            let stays = Some(*id) == watch || !all && !list.shown.range(from..).any(|commit| filter.wants(commit));
-            if !stays {
-                waker.wake_by_ref();
+        let concerned: Vec<u64> = if list.is_over || self.looked < list.complete_from {
+            self.waiting.keys().copied().collect()
+        } else {
+            let from = list.shown.partition_point(|commit| commit.number <= self.looked);
+            let tables = list.shown.range(from..).flat_map(|commit| commit.tables.iter());
+            let ids = tables.filter_map(|table| self.by_table.get(table)).flatten();
+            // Each commit is one of any table.
+            let of_all = self.of_all.iter().filter(|_| from < list.shown.len());
+            ids.chain(of_all).copied().collect()
+        };
+        for id in concerned {
+            if self.watch != Some(id)
+                && let Some(waker) = self.remove(id)
+            {
+                waker.wake();
             }
-            stays
-        });
-        self.looked = newest;
+        }
+        self.looked = list.newest();
     }
 
     /// A listener does not wait any more. If it was the watch another one becomes that.
     fn leave(&mut self, id: u64) {
-        self.waiting.remove(&id);
+        self.remove(id);
         if self.watch == Some(id) {
             self.watch = None;
             if let Some((waker, _)) = self.waiting.values().next() {
@@ -145,7 +185,7 @@ impl Listening {
         if list.is_over {
             return Poll::Ready(None);
         }
-        circle.waiting.insert(self.id, (cx.waker().clone(), Rc::clone(&self.filter)));
+        circle.enter(self.id, cx.waker(), &self.filter);
         if circle.watch.is_none() {
             circle.pass_on(&list);
             circle.watch = Some(self.id);
@@ -194,5 +234,60 @@ struct Waiting<'a>(&'a mut Listening);
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.circle.borrow_mut().leave(self.0.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filter(tables: &[&str]) -> Rc<Filter> {
+        let names: Box<[Box<str>]> = tables.iter().map(|&table| table.into()).collect();
+        Rc::new(Filter((!names.is_empty()).then_some(names)))
+    }
+
+    fn commit(list: &mut List, number: u64, tables: &[&str]) {
+        let tables: Vec<Box<str>> = tables.iter().map(|&table| table.into()).collect();
+        list.shown.push_back(Arc::new(Commit { number, tables: tables.into() }));
+    }
+
+    fn waiting(circle: &Circle) -> Vec<u64> {
+        let mut ids: Vec<u64> = circle.waiting.keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    #[test]
+    fn a_commit_wakes_those_whom_it_concerns() {
+        let (mut circle, mut list) = (Circle::default(), List::default());
+        let filters = [filter(&["cats"]), filter(&["cats", "dogs"]), filter(&["dogs"]), filter(&[])];
+        let enter = |circle: &mut Circle| {
+            (1..).zip(&filters).for_each(|(id, filter)| circle.enter(id, Waker::noop(), filter));
+        };
+        enter(&mut circle);
+        enter(&mut circle);
+        circle.watch = Some(1);
+        circle.pass_on(&list);
+        assert_eq!(waiting(&circle), [1, 2, 3, 4], "nothing has come");
+        commit(&mut list, 5, &["birds"]);
+        circle.pass_on(&list);
+        assert_eq!(waiting(&circle), [1, 2, 3], "the one of any table");
+        enter(&mut circle);
+        commit(&mut list, 6, &["birds", "dogs"]);
+        circle.pass_on(&list);
+        assert_eq!(waiting(&circle), [1]);
+        enter(&mut circle);
+        circle.pass_on(&list);
+        assert_eq!(waiting(&circle), [1, 2, 3, 4], "commits are passed on once");
+        // The watch hears itself.
+        commit(&mut list, 7, &["cats"]);
+        circle.pass_on(&list);
+        assert_eq!(waiting(&circle), [1, 3]);
+        enter(&mut circle);
+        list.complete_from = 9;
+        circle.pass_on(&list);
+        assert_eq!(waiting(&circle), [1], "what the list does not know may have been anything");
+        circle.leave(1);
+        assert!(circle.watch.is_none() && circle.by_table.is_empty() && circle.of_all.is_empty());
     }
 }
