@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -317,6 +317,54 @@ fn a_client_that_reads_late_gets_everything() {
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).expect("complete answers");
     assert!(answer.len() > 32 << 20 && answer.ends_with(b"\r\n\r\ntwo"), "{}", answer.len());
+    site.quit();
+}
+
+/// Memory of the server's process in kilobytes, without the pages of its files.
+fn memory_kb(site: &Site) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", site.server())).expect("our process");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a line");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+/// What a handshake that never ends may cost: the library's buffers, a message of 16 KB as far as it has come, the task.
+const UNFINISHED_KB_MAX: u64 = 32;
+
+#[test]
+fn handshakes_that_never_end_are_bounded_and_end() {
+    const CLIENTS: usize = 400;
+    let (mut site, authority, port) = secure_site("client_header_timeout 3s;");
+    site.start();
+    let client = authority.client(&[&TLS13]);
+    let served = || {
+        let mut stream = secure(&client, connect(port).expect("the server accepts"), "localhost");
+        assert_eq!(body(&ask(&mut stream, &get("/"))), "ok");
+    };
+    served();
+    let before_kb = memory_kb(&site);
+    // A byte; half of a large message in one record; a whole message without what follows it.
+    let large = [&[0x16, 3, 1, 0x40, 0, 1, 0, 0x3f, 0xfc][..], &[0; 8000]].concat();
+    let name = ServerName::try_from("localhost").expect("a name");
+    let mut hello = Vec::new();
+    ClientConnection::new(client.clone(), name).expect("a client").write_tls(&mut hello).expect("memory");
+    let beginnings = [&[0x16][..], &large, &hello];
+    let stuck: Vec<_> = (0..CLIENTS)
+        .map(|index| {
+            let mut socket = connect(port).expect("the server accepts");
+            socket.write_all(beginnings[index % 3]).expect("sent");
+            socket
+        })
+        .collect();
+    // The server's only worker has read what came before this.
+    served();
+    let grown_kb = memory_kb(&site).saturating_sub(before_kb);
+    assert!(grown_kb <= UNFINISHED_KB_MAX * CLIENTS as u64, "{grown_kb} KB for {CLIENTS} handshakes");
+    for mut socket in stuck {
+        // The end comes, behind the server's part where there is one.
+        let end = socket.read_to_end(&mut Vec::new()).map_err(|error| error.kind());
+        assert!(!matches!(end, Err(ErrorKind::WouldBlock | ErrorKind::TimedOut)), "{end:?}");
+    }
+    served();
     site.quit();
 }
 
