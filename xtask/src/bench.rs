@@ -10,6 +10,7 @@ mod cpu;
 mod crowd;
 mod database;
 mod definition;
+mod line_load;
 pub(crate) mod lines;
 mod load;
 mod priority;
@@ -124,7 +125,9 @@ pub(crate) fn train(binary: PathBuf) -> Result<(), String> {
         dry: true,
     };
     for (_, benches) in definition::load()? {
-        for bench in benches.iter().filter(|bench| matches!(bench.kind, Kind::Http | Kind::Rate | Kind::Beside)) {
+        for bench in
+            benches.iter().filter(|bench| matches!(bench.kind, Kind::Http | Kind::Rate | Kind::Beside | Kind::Lines))
+        {
             let row =
                 measure(bench, &options, &contestants).map_err(|problem| format!("{}: {problem}", bench.title))?;
             println!("{}", row.line());
@@ -193,6 +196,11 @@ fn measure(bench: &Bench, options: &Options, contestants: &[Contestant]) -> Resu
         Kind::Growth => scripts::growth(bench, &vars, contestants, options.rounds, &mut row)?,
         Kind::WaitingMemory => scripts::waiting_memory(bench, &vars, contestants, &mut row)?,
         Kind::Crowd => crowd::crowd(bench, &vars, contestants, &mut row)?,
+        Kind::Lines | Kind::LinesRate => {
+            let load = (options.rounds, time);
+            line_load::compare(bench, &vars, contestants, &running.pids(), load, &mut row)?;
+        }
+        Kind::LinesMemory => line_load::memory(bench, &vars, contestants, &mut row)?,
         Kind::Entries => crowd::entries(bench, &vars, contestants, time, &mut row)?,
         Kind::ScriptStart => scripts::script_start(bench, contestants, options.rounds, &mut row)?,
     }

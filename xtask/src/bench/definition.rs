@@ -46,6 +46,12 @@ pub(crate) enum Kind {
     Crowd,
     /// Memory for each entry of a cache's index.
     Entries,
+    /// CPU per request of a port that speaks in lines.
+    Lines,
+    /// Elapsed time per request of such a port.
+    LinesRate,
+    /// Memory per idle connection of such a port.
+    LinesMemory,
 }
 
 /// Whose figure ours is divided by.
@@ -57,11 +63,13 @@ pub(crate) enum Rival {
     /// Ourselves, without what goes on beside the load.
     Lone,
     MariaDb,
+    Memcached,
 }
 
 impl Rival {
     fn named(name: &str) -> Option<Rival> {
-        [Rival::Nginx, Rival::Former, Rival::Lone, Rival::MariaDb].into_iter().find(|rival| rival.name() == name)
+        let all = [Rival::Nginx, Rival::Former, Rival::Lone, Rival::MariaDb, Rival::Memcached];
+        all.into_iter().find(|rival| rival.name() == name)
     }
 
     /// What tables call it.
@@ -71,6 +79,7 @@ impl Rival {
             Rival::Former => "former",
             Rival::Lone => "lone",
             Rival::MariaDb => "mariadb",
+            Rival::Memcached => "memcached",
         }
     }
 }
@@ -128,6 +137,17 @@ const SECTIONS: &[&str] = &[
     "before",
     "statement",
     "repeat",
+    "connect",
+    "open",
+    "request",
+    "depth",
+    "answer_lines",
+    "rival_connect",
+    "rival_open",
+    "rival_request",
+    "rival_answer_lines",
+    "rival_prepare",
+    "rival_sysbench",
 ];
 
 impl Bench {
@@ -215,6 +235,9 @@ fn parse(block: Block, connections: &str) -> Result<Bench, String> {
         "script_start" => Kind::ScriptStart,
         "crowd" => Kind::Crowd,
         "entries" => Kind::Entries,
+        "lines" => Kind::Lines,
+        "lines_rate" => Kind::LinesRate,
+        "lines_memory" => Kind::LinesMemory,
         other => return Err(format!("{title}: unknown kind \"{other}\"")),
     };
     let words = block.value("services").unwrap_or_default().split_whitespace();
@@ -260,6 +283,9 @@ pub(crate) fn smoke_blocks() -> Result<Vec<(String, Block)>, String> {
                     | Kind::ScriptStart
                     | Kind::Crowd
                     | Kind::Entries
+                    | Kind::Lines
+                    | Kind::LinesRate
+                    | Kind::LinesMemory
             );
             if !has_load_of_its_own {
                 cases.push((format!("bench/{label}"), smoke_block(&bench)));

@@ -1,10 +1,9 @@
 //! A load for protocols of lines, such as HandlerSocket's and memcached's: the same request again and again, so many ahead on so many
 //! connections. Blocking sockets and one `read` for many answers: what is measured is the server.
 
-use super::cpu::usage_of;
-use super::special::raise_file_limit;
+use super::cpu::{Usage, memory_bytes, usage_of};
+use super::special::{pin_to_load_core, raise_file_limit};
 use nix::unistd::Pid;
-use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
@@ -14,38 +13,59 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long idle connections are left alone before memory is looked at: the server may have them parked by then.
 const SETTLE: Duration = Duration::from_secs(30);
-/// Descriptors of this process that are no connections.
-const OTHER_FILES: usize = 64;
+/// Connections that there are before memory is looked at.
+const FIRST_CONNECTIONS: usize = 50;
+/// Descriptors of this process that are none of the connections that are counted.
+const OTHER_FILES: usize = 64 + FIRST_CONNECTIONS;
 
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 pub(crate) struct Options {
-    /// Address of the server, as 127.0.0.1:9998
-    address: String,
+    /// Address of the server, as 127.0.0.1:9998, or several with commas in between, over which connections are spread
+    pub(super) address: String,
     /// The request, with \t, \r, \n and \0 for bytes and {n} for a number that comes once
-    request: String,
+    pub(super) request: String,
     /// What is sent once on each connection, and answered with one line
     #[arg(long)]
-    open: Option<String>,
+    pub(super) open: Option<String>,
     /// Process of the server, whose CPU time is counted with that of its children; may be given several times
     #[arg(long)]
-    pid: Vec<i32>,
+    pub(super) pid: Vec<i32>,
     #[arg(long, default_value_t = 16)]
-    connections: usize,
+    pub(super) connections: usize,
     /// Requests that are sent together
     #[arg(long, default_value_t = 1)]
-    depth: usize,
+    pub(super) depth: usize,
     /// Requests of each connection
     #[arg(long, default_value_t = 10_000)]
-    requests: usize,
+    pub(super) requests: usize,
     /// Lines of an answer
     #[arg(long, default_value_t = 1)]
-    lines: usize,
+    pub(super) lines: usize,
     /// The first {n}
     #[arg(long, default_value_t = 1)]
-    first: usize,
+    pub(super) first: usize,
     /// Measure the server's memory for each connection that is idle, instead of sending the request
     #[arg(long)]
-    idle: bool,
+    pub(super) idle: bool,
+}
+
+/// What a load has cost.
+pub(super) struct Outcome {
+    pub(super) count: usize,
+    pub(super) took: Duration,
+    /// CPU time of the server.
+    pub(super) used: Usage,
+}
+
+impl Outcome {
+    pub(super) fn per_second(&self) -> f64 {
+        self.count as f64 / self.took.as_secs_f64()
+    }
+
+    /// Microseconds of CPU time for a request.
+    pub(super) fn micros(&self) -> f64 {
+        self.used.total.as_secs_f64() * 1e6 / self.count as f64
+    }
 }
 
 /// Puts the load on a server and says what it has cost.
@@ -53,35 +73,52 @@ pub(crate) struct Options {
 /// # Errors
 /// The server cannot be reached, answers with an error, or not at all.
 pub(crate) fn run(options: &Options) -> Result<bool, String> {
-    let pids: Vec<Pid> = options.pid.iter().map(|pid| Pid::from_raw(*pid)).collect();
     if options.idle {
-        return idle(options);
+        println!("{} idle connections, {:.0} bytes each", options.connections, idle(options)?);
+        return Ok(true);
     }
-    let clients: Vec<Client> = (0..options.connections).map(|_| Client::connect(options)).collect::<Result<_, _>>()?;
-    let (begun, before) = (Instant::now(), usage_of(&pids));
+    let outcome = put(options)?;
+    println!(
+        "{} requests, {:.0} each second, {:.2} µs of the server's CPU time each ({:.0} % in user space)",
+        outcome.count,
+        outcome.per_second(),
+        outcome.micros(),
+        outcome.used.user_share() * 100.0
+    );
+    Ok(true)
+}
+
+/// Puts the load on a server.
+///
+/// # Errors
+/// As [`run`].
+pub(super) fn put(options: &Options) -> Result<Outcome, String> {
+    let pids: Vec<Pid> = options.pid.iter().map(|pid| Pid::from_raw(*pid)).collect();
+    let connect = |number| Client::connect(options, number);
+    let clients: Vec<Client> = (0..options.connections).map(connect).collect::<Result<_, _>>()?;
     let running = clients.into_iter().enumerate().map(|(number, client)| {
         let first = options.first + number * options.requests;
         let messages = messages(options, first);
         (client, messages)
     });
     let running: Vec<_> = running.collect();
+    let (begun, before) = (Instant::now(), usage_of(&pids));
     let outcome: Result<(), String> = thread::scope(|scope| {
         let threads: Vec<_> = running
             .into_iter()
-            .map(|(client, messages)| scope.spawn(move || client.talk(&messages, options)))
+            .map(|(client, messages)| {
+                scope.spawn(move || {
+                    // Without the right to, what is measured is the server all the same.
+                    let _ = pin_to_load_core();
+                    client.talk(&messages, options)
+                })
+            })
             .collect();
         threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a client has panicked".to_owned())?)
     });
     outcome?;
     let (took, used) = (begun.elapsed(), usage_of(&pids).since(&before));
-    let count = options.connections * options.requests;
-    let micros = used.total.as_secs_f64() * 1e6 / count as f64;
-    println!(
-        "{count} requests, {:.0} each second, {micros:.2} µs of the server's CPU time each ({:.0} % in user space)",
-        count as f64 / took.as_secs_f64(),
-        used.user_share() * 100.0
-    );
-    Ok(true)
+    Ok(Outcome { count: options.connections * options.requests, took, used })
 }
 
 /// The requests of a connection, in the pieces that are sent together.
@@ -101,9 +138,12 @@ fn bytes_of(text: &str) -> Vec<u8> {
 struct Client(TcpStream);
 
 impl Client {
-    fn connect(options: &Options) -> Result<Self, String> {
-        let failed = |error: std::io::Error| format!("{}: {error}", options.address);
-        let stream = TcpStream::connect(&options.address).map_err(failed)?;
+    /// The connection of this number.
+    fn connect(options: &Options, number: usize) -> Result<Self, String> {
+        let addresses: Vec<&str> = options.address.split(',').collect();
+        let address = addresses[number % addresses.len()];
+        let failed = |error: std::io::Error| format!("{address}: {error}");
+        let stream = TcpStream::connect(address).map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
         let mut client = Client(stream);
@@ -134,26 +174,25 @@ impl Client {
     }
 }
 
-/// Memory of the processes, in kilobytes.
+/// Memory of the processes, in bytes.
 fn resident(options: &Options) -> u64 {
-    let of = |pid: &i32| {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0)
-    };
-    options.pid.iter().map(of).sum()
+    options.pid.iter().map(|pid| memory_bytes(Pid::from_raw(*pid))).sum()
 }
 
-fn idle(options: &Options) -> Result<bool, String> {
+/// Memory of the server for each connection that does nothing, in bytes.
+///
+/// # Errors
+/// As [`run`].
+pub(super) fn idle(options: &Options) -> Result<f64, String> {
     raise_file_limit(options.connections + OTHER_FILES)?;
-    // What is there with the first one is not the others'.
-    let first = Client::connect(options)?;
+    let connect = |number| Client::connect(options, number);
+    // What is there with the first ones is not the others'.
+    let first: Vec<Client> = (0..FIRST_CONNECTIONS).map(connect).collect::<Result<_, _>>()?;
     thread::sleep(SETTLE);
     let before = resident(options);
-    let clients: Vec<Client> = (0..options.connections).map(|_| Client::connect(options)).collect::<Result<_, _>>()?;
+    let clients: Vec<Client> = (0..options.connections).map(connect).collect::<Result<_, _>>()?;
     thread::sleep(SETTLE);
-    let grown = resident(options).saturating_sub(before) << 10;
-    println!("{} idle connections, {} bytes each", clients.len(), grown / clients.len().max(1) as u64);
+    let grown = resident(options).saturating_sub(before);
     drop(first);
-    Ok(true)
+    Ok(grown as f64 / clients.len().max(1) as f64)
 }

@@ -20,6 +20,11 @@ pub(super) const LOAD_CORE: &str = "1";
 /// As `taskset` reads it: those that are not there do not count.
 const ALL_CORES: &str = "0-1023";
 
+/// Connections of a server, unless a benchmark has more.
+const SITE_CLIENTS_MAX: usize = 12_000;
+/// Descriptors of a server besides.
+const OTHER_FILES: usize = 8000;
+
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A server program that takes part.
@@ -91,6 +96,7 @@ impl Site {
         let http = bench.config(own, "http_config");
         let modules = if own == "nginx" { modules(bench.value("nginx_modules")) } else { String::new() };
         let has_all_cores = bench.kind == Kind::Sysbench;
+        let clients_max = SITE_CLIENTS_MAX.max(bench.connections + 2000);
         let site = Site { scratch, vars, port, has_all_cores };
         site.write(&format!(
             "{modules}{}{}",
@@ -98,6 +104,7 @@ impl Site {
             template(
                 own,
                 if has_all_cores { "auto" } else { "1" },
+                clients_max,
                 &http,
                 &format!("listen 127.0.0.1:$TEST_PORT {};\n{config}", bench.value("listen"))
             )
@@ -115,7 +122,7 @@ impl Site {
         vars.set("TEST_PORT", port);
         let site = Site { scratch, vars, port, has_all_cores: false };
         let content = bench.value("backend");
-        site.write(&template("nginx", "1", "", &format!("listen 127.0.0.1:$TEST_PORT;\n{content}")))?;
+        site.write(&template("nginx", "1", SITE_CLIENTS_MAX, "", &format!("listen 127.0.0.1:$TEST_PORT;\n{content}")))?;
         Ok(site)
     }
 
@@ -157,7 +164,7 @@ fn modules(names: &str) -> String {
 }
 
 /// Nothing logged, keep-alive without end.
-fn template(name: &str, workers: &str, http: &str, server: &str) -> String {
+fn template(name: &str, workers: &str, clients_max: usize, http: &str, server: &str) -> String {
     // A package's nginx keeps these outside of the prefix; ours does not.
     let paths = match name {
         "nginx" => {
@@ -169,9 +176,10 @@ fn template(name: &str, workers: &str, http: &str, server: &str) -> String {
     // Workers that keep the rights of whoever runs this can read its files wherever they are.
     let user = if nix::unistd::geteuid().is_root() { "user root;\n" } else { "" };
     format!(
-        "{user}daemon off;\nworker_processes {workers};\nworker_rlimit_nofile 20000;\npid logs/nginx.pid;\nerror_log logs/error.log warn;\n\
-         events {{ worker_connections 12000; }}\nhttp {{\naccess_log off;\ndefault_type text/plain;\n\
-         keepalive_timeout 600s;\nkeepalive_requests 100000000;\n{paths}{http}\nserver {{\n{server}\n}}\n}}\n"
+        "{user}daemon off;\nworker_processes {workers};\nworker_rlimit_nofile {};\npid logs/nginx.pid;\nerror_log logs/error.log warn;\n\
+         events {{ worker_connections {clients_max}; }}\nhttp {{\naccess_log off;\ndefault_type text/plain;\n\
+         keepalive_timeout 600s;\nkeepalive_requests 100000000;\n{paths}{http}\nserver {{\n{server}\n}}\n}}\n",
+        clients_max + OTHER_FILES
     )
 }
 

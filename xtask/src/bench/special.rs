@@ -48,6 +48,12 @@ fn connect_idle(port: u16, url: &str) -> Result<TcpStream, String> {
     Ok(stream)
 }
 
+/// How many files this process, and each that it starts, may have open.
+pub(super) fn files_max() -> usize {
+    use nix::sys::resource::{Resource, getrlimit};
+    getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(_, hard)| usize::try_from(hard).unwrap_or(usize::MAX))
+}
+
 pub(super) fn raise_file_limit(wanted: usize) -> Result<(), String> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|e| e.to_string())?;
@@ -187,7 +193,7 @@ fn send_slowly(clients: &mut [TcpStream], request: &[u8], done: &AtomicBool) -> 
 }
 
 /// Keeps the calling thread on the core that the load comes from.
-fn pin_to_load_core() -> Result<(), String> {
+pub(super) fn pin_to_load_core() -> Result<(), String> {
     let core = LOAD_CORE.parse().map_err(|error| format!("core {LOAD_CORE}: {error}"))?;
     let mut cores = CpuSet::new();
     cores.set(core).map_err(|error| error.to_string())?;

@@ -92,29 +92,33 @@ impl Target<'_> {
         Ok(lowest)
     }
 
-    /// Runs statements in one session of the `mariadb` client.
     fn run(&self, sql: &str, schema: &str) -> Result<(), String> {
-        if sql.trim().is_empty() {
-            return Ok(());
-        }
-        let file = self.dir.join("statements.sql");
-        let failed = |e: std::io::Error| format!("{}: {e}", file.display());
-        fs::write(&file, sql).map_err(failed)?;
-        let program = paths::program("mariadb").ok_or("the mariadb client is not installed")?;
-        let output = Command::new(program)
-            .args(["--no-defaults", "--host=127.0.0.1", "--user=monty", "--password=some_pass"])
-            .args(["--default-character-set=utf8mb4", "--max-allowed-packet=256M", "--quick"])
-            .arg(format!("--port={}", self.port))
-            .args((!schema.is_empty()).then_some(schema))
-            .stdin(File::open(&file).map_err(failed)?)
-            .stdout(Stdio::null())
-            .output()
-            .map_err(|e| format!("mariadb: {e}"))?;
-        if output.status.success() {
-            return Ok(());
-        }
-        Err(format!("{}: {}", self.name, String::from_utf8_lossy(&output.stderr).trim()))
+        run_sql(&self.port, self.dir, sql, schema).map_err(|error| format!("{}: {error}", self.name))
     }
+}
+
+/// Runs statements in one session of the `mariadb` client; they are written down in `dir`.
+pub(super) fn run_sql(port: &str, dir: &Path, sql: &str, schema: &str) -> Result<(), String> {
+    if sql.trim().is_empty() {
+        return Ok(());
+    }
+    let file = dir.join("statements.sql");
+    let failed = |e: std::io::Error| format!("{}: {e}", file.display());
+    fs::write(&file, sql).map_err(failed)?;
+    let program = paths::program("mariadb").ok_or("the mariadb client is not installed")?;
+    let output = Command::new(program)
+        .args(["--no-defaults", "--host=127.0.0.1", "--user=monty", "--password=some_pass"])
+        .args(["--default-character-set=utf8mb4", "--max-allowed-packet=256M", "--quick"])
+        .arg(format!("--port={port}"))
+        .args((!schema.is_empty()).then_some(schema))
+        .stdin(File::open(&file).map_err(failed)?)
+        .stdout(Stdio::null())
+        .output()
+        .map_err(|e| format!("mariadb: {e}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
 }
 
 /// Fills in a template.

@@ -10,10 +10,15 @@ use std::process::Command;
 use std::time::Duration;
 
 /// A server that sysbench talks to.
-struct Target {
-    name: &'static str,
-    port: String,
+pub(super) struct Target {
+    pub(super) name: &'static str,
+    pub(super) port: String,
+    /// The section with sysbench's arguments.
+    pub(super) words: &'static str,
 }
+
+/// The section for both servers.
+const WORDS: &str = "sysbench";
 
 /// Elapsed time per transaction. The servers take turns, on tables of their own that are filled before.
 pub(super) fn rate(
@@ -25,13 +30,14 @@ pub(super) fn rate(
     row: &mut Row,
 ) -> Result<(), String> {
     row.unit("us of time");
-    let mut targets = vec![Target { name: bench.against.name(), port: vars.expand("$TEST_MARIADB_PORT")? }];
+    let mut targets =
+        vec![Target { name: bench.against.name(), port: vars.expand("$TEST_MARIADB_PORT")?, words: WORDS }];
     let mut servers = Vec::new();
     for contestant in contestants {
         let port = free_port();
         let site = Site::create(bench, vars, contestant, Some(port))?;
         let server = Running::start(&site, &contestant.binary)?;
-        targets.push(Target { name: contestant.name, port: port.to_string() });
+        targets.push(Target { name: contestant.name, port: port.to_string(), words: WORDS });
         servers.push((site, server));
     }
     for target in &targets {
@@ -40,11 +46,7 @@ pub(super) fn rate(
     let mut samples = vec![Vec::new(); targets.len()];
     for _ in 0..rounds {
         for (target, samples) in targets.iter().zip(&mut samples) {
-            let said = run(bench, target, time, "run")?;
-            let load = parse(&said).ok_or_else(|| format!("{}: sysbench said: {said}", target.name))?;
-            if load.failed > load.requests / 100 {
-                return Err(format!("{}: {} failures beside {} transactions", target.name, load.failed, load.requests));
-            }
+            let load = measured(bench, target, time)?;
             samples.push(Sample { us_per_request: 1e6 / load.per_second, user_us: 0.0, load });
         }
     }
@@ -54,9 +56,19 @@ pub(super) fn rate(
     Ok(())
 }
 
+/// One round.
+pub(super) fn measured(bench: &Bench, target: &Target, time: Duration) -> Result<Load, String> {
+    let said = run(bench, target, time, "run")?;
+    let load = parse(&said).ok_or_else(|| format!("{}: sysbench said: {said}", target.name))?;
+    if load.failed > load.requests / 100 {
+        return Err(format!("{}: {} failures beside {} transactions", target.name, load.failed, load.requests));
+    }
+    Ok(load)
+}
+
 /// A transaction that fails ends sysbench, except for deadlocks and long waits, which it begins again and counts.
-fn run(bench: &Bench, target: &Target, time: Duration, verb: &str) -> Result<String, String> {
-    let words = bench.value("sysbench").split_whitespace();
+pub(super) fn run(bench: &Bench, target: &Target, time: Duration, verb: &str) -> Result<String, String> {
+    let words = bench.value(target.words).split_whitespace();
     let output = Command::new("sysbench")
         .args(words)
         .args(["--db-driver=mysql", "--mysql-host=127.0.0.1", "--mysql-user=monty", "--mysql-password=some_pass"])
