@@ -13,9 +13,9 @@ use crate::{
         Base, Datum, Rep, SqlType, Val,
         decimal::{Decimal, PRECISION_MAX, pow10},
         latin1,
-        number::{parse_decimal, parse_f64},
+        number::{parse_decimal, parse_digits, parse_f64},
         temporal::{self, Datetime, TIME_MAX},
-        texts::{position, rounded_to},
+        texts::{position, printable, rounded_to, with_question_marks},
         types::NOT_FIXED,
     },
 };
@@ -104,6 +104,11 @@ impl Target<'_> {
 
     fn integer(&self, value: Val<'_>) -> Res<Datum> {
         let (low, high) = self.column.ty.int_range();
+        if let Val::Text(text) | Val::Blob(text) = &value
+            && let Some(number) = parse_digits(text).filter(|number| *number <= high)
+        {
+            return Ok(Datum::from_u64(number));
+        }
         let value_sign = match &value {
             Val::Dec(value) => Some(value.mantissa < 0),
             _ => None,
@@ -412,7 +417,7 @@ impl Target<'_> {
         };
         let bytes = self.to_bytes(value);
         let text = match std::str::from_utf8(&bytes) {
-            Ok(text) => text,
+            Ok(text) => Cow::Borrowed(text),
             Err(error) => {
                 let shown = printable(&bytes[error.valid_up_to()..]);
                 self.complain(errors::wrong_value_for_type(
@@ -423,7 +428,7 @@ impl Target<'_> {
                     self.name(),
                     self.row,
                 ))?;
-                std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default()
+                Cow::Owned(with_question_marks(&bytes))
             }
         };
         let bytes_max = ty.collation.char_bytes_max() as usize;
@@ -446,7 +451,7 @@ impl Target<'_> {
             let replaced: String = text.chars().map(|c| if too_long(c) { '?' } else { c }).collect();
             return self.fit(&replaced);
         }
-        self.fit(text)
+        self.fit(&text)
     }
 
     /// Text within the column's length.
@@ -585,15 +590,4 @@ pub(crate) fn implicit_default(ty: &SqlType) -> Datum {
         Rep::Blob => Datum::Blob(Box::default()),
         Rep::Text | Rep::Null => Datum::Text(Box::default()),
     }
-}
-
-/// The first bytes of a text that does not fit, as errors show them.
-pub(crate) fn printable(bytes: &[u8]) -> String {
-    const SHOWN: usize = 6;
-    let one = |byte: &u8| match byte {
-        b' '..=b'~' => char::from(*byte).to_string(),
-        _ => format!("\\x{byte:02X}"),
-    };
-    let more = if bytes.len() > SHOWN { "..." } else { "" };
-    bytes.iter().take(SHOWN).map(one).collect::<String>() + more
 }

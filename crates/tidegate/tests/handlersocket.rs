@@ -99,7 +99,11 @@ impl Client {
 
 fn said(text: &str) -> Vec<u8> {
     let line = text.replace('|', "\t").replace("\\0", "\0").replace("\\1", "\x01").replace("\\r", "\r");
-    [line.as_bytes(), b"\n"].concat()
+    let mut line = line.into_bytes();
+    while let Some(at) = line.windows(2).position(|bytes| bytes == b"\\x") {
+        line.splice(at..at + 2, [0xff]);
+    }
+    [&line[..], b"\n"].concat()
 }
 
 fn shown(line: &[u8]) -> String {
@@ -128,6 +132,24 @@ fn answers_are_those_of_denas_server() {
         for (request, answer) in recorded(port) {
             assert_eq!(client.ask(request), answer, "{request}");
         }
+    }
+    finish(site);
+}
+
+#[test]
+fn columns_and_filters_have_bounds() {
+    let site = started("");
+    let mut client = Client::reader(&site);
+    let columns = |count: usize| vec!["k"; count].join(",");
+    for (count, answer) in [(1900, "0|1"), (1901, "2|1|fld")] {
+        assert_eq!(client.ask(&format!("P|1|hs|kv|PRIMARY|{}", columns(count))), answer, "{count} columns");
+        assert_eq!(client.ask(&format!("P|2|hs|kv|PRIMARY|k|{}", columns(count))), answer, "{count} for filters");
+    }
+    let row = format!("0|1900{}", "|a".repeat(1900));
+    assert_eq!(client.ask("1|=|1|a"), row, "COLUMNS_MAX");
+    for (count, answer) in [(900, "0|1|a"), (901, "2|1|filterfld")] {
+        let filters = "|F|=|1899|a".repeat(count);
+        assert_eq!(client.ask(&format!("2|=|1|a|1|0{filters}")), answer, "FILTERS_MAX: {count}");
     }
     finish(site);
 }

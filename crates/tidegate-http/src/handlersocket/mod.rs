@@ -37,6 +37,11 @@ const SHIFT: u8 = 0x40;
 /// Appends a value as a token, without the separator: `None` is NULL.
 pub fn put_value(value: Option<&[u8]>, out: &mut Vec<u8>) {
     let Some(mut rest) = value else { return out.push(NULL) };
+    // Few values have such a byte, and a look at many bytes at once costs less than one at each.
+    let is_plain = |bytes: &[u8]| bytes.iter().fold(true, |so_far, byte| so_far & (*byte >= PLAIN_MIN));
+    let plain = rest.chunks(32).take_while(|chunk| is_plain(chunk)).map(<[u8]>::len).sum();
+    out.extend_from_slice(&rest[..plain]);
+    rest = &rest[plain..];
     while let Some(at) = rest.iter().position(|byte| *byte < PLAIN_MIN) {
         out.extend_from_slice(&rest[..at]);
         out.extend_from_slice(&[PREFIX, rest[at] + SHIFT]);

@@ -73,7 +73,7 @@ static UDFS: &[Udf] = &[
     Udf::new("tg_utf8", 1, |args, out| {
         let (mut rest, mut text) = (args.bytes(0), String::new());
         if let Err(error) = std::str::from_utf8(rest) {
-            let shown = crate::coerce::printable(&rest[error.valid_up_to()..]);
+            let shown = crate::value::texts::printable(&rest[error.valid_up_to()..]);
             crate::task::env(|env| env.warn(errors::invalid_characters(shown)));
         }
         loop {

@@ -4,7 +4,11 @@ use super::{Comparison, Filter, Otherwise, Rows, Test, plans::is_null};
 use crate::{catalog::Column, exec::walk::Verdict};
 
 /// A column of the index.
-pub(super) struct Part<'a>(pub(super) &'a Column);
+pub(super) struct Part<'a> {
+    pub(super) column: &'a Column,
+    /// NULL is what it says, and no other word for the value that stands in the column's NULLs' stead.
+    pub(super) knows_null: bool,
+}
 
 /// What is known of a part of a key when its plan is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,9 +20,10 @@ pub(super) enum Given {
 }
 
 impl Given {
-    /// A part of a key.
-    pub(super) fn of(rows: &Rows<'_>, part: usize) -> Self {
+    /// A part of a key, of a column that knows NULL.
+    pub(super) fn of(rows: &Rows<'_>, part: usize, knows_null: bool) -> Self {
         match &rows.each {
+            _ if !knows_null => Self::Value,
             Some(each) if each.part == part && each.values.iter().any(is_null) => Self::Either,
             Some(each) if each.part == part => Self::Value,
             _ if is_null(&rows.key[part]) => Self::Null,
@@ -38,7 +43,7 @@ impl Given {
 
 impl Part<'_> {
     fn equals(&self, number: usize, given: Given) -> String {
-        let id = self.0.id;
+        let id = self.column.id;
         match given {
             Given::Null => format!("c{id} IS NULL"),
             Given::Value => format!("c{id} = ?{number}"),
@@ -48,13 +53,13 @@ impl Part<'_> {
 
     /// Whether the column stands behind (or in front of) the value in the index, in which NULL comes first.
     fn beyond(&self, operator: char, number: usize, given: Given) -> String {
-        let id = self.0.id;
+        let id = self.column.id;
         match (operator, given) {
             ('>', Given::Null) => format!("c{id} IS NOT NULL"),
             ('<', Given::Null) => "0".to_owned(),
             ('>', Given::Either) => format!("(c{id} > ?{number} OR ?{number} IS NULL AND c{id} IS NOT NULL)"),
             ('<', Given::Either) => format!("(c{id} < ?{number} OR c{id} IS NULL AND ?{number} IS NOT NULL)"),
-            ('<', Given::Value) if self.0.nullable => format!("(c{id} < ?{number} OR c{id} IS NULL)"),
+            ('<', Given::Value) if self.column.nullable => format!("(c{id} < ?{number} OR c{id} IS NULL)"),
             _ => format!("c{id} {operator} ?{number}"),
         }
     }
@@ -62,7 +67,7 @@ impl Part<'_> {
 
 /// The condition that rows compare with the key in this way.
 pub(super) fn condition(rows: &Rows<'_>, parts: &[Part<'_>]) -> String {
-    let keys = || parts.iter().enumerate().map(|(at, part)| (part, at + 1, Given::of(rows, at)));
+    let keys = || parts.iter().enumerate().map(|(at, part)| (part, at + 1, Given::of(rows, at, part.knows_null)));
     let (operator, or_equal) = match rows.comparison {
         Comparison::Equal => {
             let equal: Vec<String> = keys().map(|(part, number, given)| part.equals(number, given)).collect();
@@ -73,9 +78,9 @@ pub(super) fn condition(rows: &Rows<'_>, parts: &[Part<'_>]) -> String {
         Comparison::Less => ('<', false),
         Comparison::AtMost => ('<', true),
     };
-    let has_nulls = keys().any(|(part, _, given)| given != Given::Value || part.0.nullable);
+    let has_nulls = keys().any(|(part, _, given)| given != Given::Value || part.column.nullable);
     if !has_nulls {
-        let names: Vec<String> = parts.iter().map(|part| format!("c{}", part.0.id)).collect();
+        let names: Vec<String> = parts.iter().map(|part| format!("c{}", part.column.id)).collect();
         let values: Vec<String> = (1..=parts.len()).map(|number| format!("?{number}")).collect();
         return format!("({}) {operator}{} ({})", names.join(", "), if or_equal { "=" } else { "" }, values.join(", "));
     }
@@ -85,9 +90,9 @@ pub(super) fn condition(rows: &Rows<'_>, parts: &[Part<'_>]) -> String {
         let (equal, beyond) = (part.equals(number, given), part.beyond(operator, number, given));
         text = format!("({beyond} OR {equal} AND {text})");
     }
-    match (&parts[0], Given::of(rows, 0)) {
+    match (&parts[0], Given::of(rows, 0, parts[0].knows_null)) {
         // What the index can begin with.
-        (part, Given::Value) if operator == '>' => format!("c{} >= ?1 AND {text}", part.0.id),
+        (part, Given::Value) if operator == '>' => format!("c{} >= ?1 AND {text}", part.column.id),
         _ => text,
     }
 }

@@ -101,6 +101,18 @@ pub enum Comparison {
     AtMost,
 }
 
+impl Comparison {
+    fn sign(self) -> &'static str {
+        match self {
+            Comparison::Equal => "=",
+            Comparison::Greater => ">",
+            Comparison::AtLeast => ">=",
+            Comparison::Less => "<",
+            Comparison::AtMost => "<=",
+        }
+    }
+}
+
 /// Which rows a request is about.
 #[derive(Debug, Clone, Copy)]
 pub struct Rows<'a> {

@@ -28,6 +28,9 @@ use crate::{
     value::{Rep, SqlType},
 };
 
+/// Room for the words of most requests.
+const WORDS_BYTES: usize = 96;
+
 type Res<T> = Result<T, ServerError>;
 
 /// An open table as it is defined now.
@@ -48,6 +51,12 @@ pub(super) struct Known {
     pub(super) filters: Vec<usize>,
     strictness: Strictness,
     rules: Arc<[Rule]>,
+    /// What the words for its requests begin with.
+    name: Box<str>,
+    /// What they end with: the open columns.
+    column_words: Box<str>,
+    /// Where that ends for requests about so many columns.
+    widths: Box<[usize]>,
 }
 
 impl OpenTable {
@@ -79,15 +88,26 @@ impl OpenTable {
             let found = table.column(name);
             found.map(|(position, _)| position).ok_or_else(|| errors::unknown_column(name, "field list"))
         };
+        let nearest = if self.strictness == Strictness::Nearest { "~" } else { "" };
+        let name = format!("\0{} {}{nearest}", table.id, index.id);
+        let columns = self.columns.iter().map(column).collect::<Res<Vec<_>>>()?;
+        let (mut column_words, mut widths) = (String::new(), vec![0]);
+        for column in &columns {
+            let _ = write!(column_words, " {column}");
+            widths.push(column_words.len());
+        }
         Ok(Known {
             schema: Arc::clone(schema),
             pool: Pool::of(schema),
             version,
             parts: parts.ok_or_else(|| errors::internal("an index without its columns"))?,
             index,
-            columns: self.columns.iter().map(column).collect::<Res<_>>()?,
+            columns,
             filters: self.filters.iter().map(column).collect::<Res<_>>()?,
             strictness: self.strictness,
+            name: name.into(),
+            column_words: column_words.into(),
+            widths: widths.into(),
             rules: rules_of(&Session::new(&core.engine, Some(schema), &core.env), table)?.into(),
             table: Arc::clone(table),
         })
@@ -102,10 +122,8 @@ impl Known {
 
     /// Words that stand for all requests which this one's plan serves, in the statement cache.
     pub(super) fn words(&self, request: &Request<'_>) -> String {
-        let mut words = format!("\0{} {}", self.table.id, self.index.id);
-        if self.strictness == Strictness::Nearest {
-            words.push('~');
-        }
+        let mut words = String::with_capacity(WORDS_BYTES);
+        words.push_str(&self.name);
         let all = self.columns.len();
         let width = match request {
             Request::Find(rows) => {
@@ -139,15 +157,15 @@ impl Known {
                 all
             }
         };
-        for column in &self.columns[..width.min(self.columns.len())] {
-            let _ = write!(words, " {column}");
-        }
+        words.push_str(&self.column_words[..self.widths[width.min(all)]]);
         words
     }
 
     fn say_rows(&self, words: &mut String, rows: &Rows<'_>) {
-        let _ = write!(words, " {:?} ", rows.comparison);
-        words.extend((0..rows.key.len()).map(|part| Given::of(rows, part).letter()));
+        words.push_str(rows.comparison.sign());
+        // A key that is too long is an error of the plan.
+        let knows_null = |part: usize| self.parts.get(part).is_none_or(|&column| self.knows_null(column));
+        words.extend((0..rows.key.len()).map(|part| Given::of(rows, part, knows_null(part)).letter()));
         if let Some(each) = &rows.each {
             let _ = write!(words, "@{}", each.part);
         }
@@ -183,6 +201,11 @@ impl Known {
             locks_rows: false,
             named: Named::Any,
         })
+    }
+
+    /// Whether NULL in a key means NULL: to whom the nearest value will do, it means zero or an empty text where there are no NULLs.
+    pub(super) fn knows_null(&self, column: usize) -> bool {
+        self.strictness == Strictness::Exact || self.table.columns[column].nullable
     }
 
     fn column(&self, index: usize) -> &Column {
@@ -364,7 +387,8 @@ impl Known {
         let key = self.parts.iter().zip(rows.key).enumerate();
         let mut binds: Vec<Bind> =
             key.map(|(index, (part, _))| bind(index, bound_as(self.table.columns[*part].ty.rep()))).collect();
-        let parts: Vec<Part<'_>> = self.parts.iter().map(|&part| Part(&self.table.columns[part])).collect();
+        let part = |&part: &usize| Part { column: &self.table.columns[part], knows_null: self.knows_null(part) };
+        let parts: Vec<Part<'_>> = self.parts.iter().map(part).collect();
         let mut condition = condition(rows, &parts[..count]);
         let mut filters = Vec::new();
         for (index, filter) in rows.filters.iter().enumerate() {
@@ -413,10 +437,9 @@ impl Known {
 
     fn order(&self, rows: &Rows<'_>, parts: &[Part<'_>]) -> String {
         let backwards = matches!(rows.comparison, Comparison::Less | Comparison::AtMost);
-        let order = parts
-            .iter()
-            .zip(&self.index.parts)
-            .map(|(part, known)| format!("c{}{}", part.0.id, if backwards != known.descending { " DESC" } else { "" }));
+        let order = parts.iter().zip(&self.index.parts).map(|(part, known)| {
+            format!("c{}{}", part.column.id, if backwards != known.descending { " DESC" } else { "" })
+        });
         order.collect::<Vec<_>>().join(", ")
     }
 }

@@ -4,9 +4,12 @@ use std::rc::Rc;
 
 use tidegate_rows::{QueryError, ServerError, Sink, Value};
 
-use super::{Answers, Change, OpenTable, Request, Rows, Strictness, plans::Known};
+use super::{
+    Answers, Change, OpenTable, Request, Rows, Strictness,
+    plans::{Known, is_null},
+};
 use crate::{
-    coerce::Target,
+    coerce::{Target, implicit_default},
     errors,
     exec::params::{Made, MadeParam},
     lexer::Normalised,
@@ -215,7 +218,7 @@ impl Core {
         if let Some((rows, each)) = rows_of(request).and_then(|rows| Some((rows, rows.each?))) {
             let part = known.parts.get(each.part).filter(|_| each.part < rows.key.len());
             let part = part.ok_or_else(|| errors::unsupported("several values for no part of the key"))?;
-            let stored = each.values.iter().map(|value| self.stored(known, strictness, *part, *value));
+            let stored = each.values.iter().map(|value| self.stored_key(known, strictness, *part, *value));
             values.push(MadeParam::Each(stored.collect::<Res<_>>()?));
         }
         Ok(values)
@@ -234,7 +237,7 @@ impl Core {
             values.push(if stands_for_others {
                 MadeParam::Given(Value::Null)
             } else {
-                self.stored(known, strictness, part, *value)?
+                self.stored_key(known, strictness, part, *value)?
             });
         }
         let at_most = |count: u64| MadeParam::Given(Value::Int(i64::try_from(count).unwrap_or(i64::MAX)));
@@ -248,6 +251,21 @@ impl Core {
             values.push(value);
         }
         Ok(())
+    }
+
+    /// A part of a key in the stored form of its column.
+    fn stored_key<'v>(
+        &self,
+        known: &Known,
+        strictness: Strictness,
+        column: usize,
+        value: Value<'v>,
+    ) -> Res<MadeParam<'v>> {
+        if is_null(&value) && !known.knows_null(column) {
+            let ty = &known.table.columns[column].ty;
+            return Ok(MadeParam::Stored(implicit_default(ty), ty.rep()));
+        }
+        self.stored(known, strictness, column, value)
     }
 
     /// A value in the stored form of a column.

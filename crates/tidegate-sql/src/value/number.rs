@@ -2,6 +2,9 @@
 
 use super::decimal::Decimal;
 
+/// Digits that fit into any 64 bits, whatever they are.
+const DIGITS_MAX: usize = 18;
+
 /// Appends a double as MySQL prints it: shortest digits, exponent form from 1e15 up and below 1e-15.
 pub(crate) fn write_f64(value: f64, out: &mut Vec<u8>) {
     let mut buf = zmij::Buffer::new();
@@ -119,6 +122,12 @@ pub(crate) fn parse_f64(text: &[u8]) -> Parsed<f64> {
     Parsed { value, clean: end > 0 && rest_is_space(&text[end..]) }
 }
 
+/// The number of a text that has nothing but digits, and few enough that any type has room.
+pub(crate) fn parse_digits(text: &[u8]) -> Option<u64> {
+    let is_number = !text.is_empty() && text.len() <= DIGITS_MAX && text.iter().all(u8::is_ascii_digit);
+    is_number.then(|| text.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
+}
+
 /// Text as a decimal; the one farthest from zero if that is too small.
 pub(crate) fn parse_decimal(text: &[u8]) -> Parsed<Decimal> {
     if let Some((value, used)) = Decimal::parse_prefix(text) {
@@ -196,6 +205,23 @@ mod tests {
         let mut out = Vec::new();
         write_f64(value, &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn plain_digits() {
+        for (text, number) in [
+            (&b"0"[..], Some(0)),
+            (b"007", Some(7)),
+            (b"999999999999999999", Some(999_999_999_999_999_999)),
+            (b"1000000000000000000", None),
+            (b"", None),
+            (b"-1", None),
+            (b" 1", None),
+            (b"1.0", None),
+            (b"1e2", None),
+        ] {
+            assert_eq!(parse_digits(text), number, "{}", text.escape_ascii());
+        }
     }
 
     #[test]

@@ -24,6 +24,9 @@ use super::{
 /// Requests that a batch carries out at most: their answers are on their way before the next ones run.
 const REQUESTS_MAX: usize = 1024;
 
+/// Filters of a request: each is a term of one expression, of which SQLite takes about a thousand.
+const FILTERS_MAX: usize = 900;
+
 /// Bytes of a text that tell whether it is zero.
 const NUMBER_BYTES_MAX: usize = 64;
 
@@ -72,6 +75,7 @@ pub(super) fn gather<'a>(port: &Port, client: &Client, rest: &mut &'a mut [u8]) 
         let last = match Command::of(line) {
             Command::OnIndex(_) if !may_ask => Last::Refused(Refusal::Unauthorized),
             Command::OnIndex(request) => match client.index(request.number) {
+                None if client.has_beyond(request.number) => Last::Refused(refusal_in_gap(request)),
                 None => Last::Refused(Refusal::IndexNumber),
                 Some(index) => match batch.add(index, request, port.access) {
                     Ok(()) => continue,
@@ -83,6 +87,16 @@ pub(super) fn gather<'a>(port: &Port, client: &Client, rest: &mut &'a mut [u8]) 
         return (batch, last);
     }
     (batch, Last::Full)
+}
+
+/// What is wrong with a request whose index is not open, while one of a larger number is: its filters and its `@` are looked at
+/// first, as the plugin does it.
+fn refusal_in_gap(request: request::OnIndex<'_>) -> Refusal {
+    let (mut values, mut filters): (Vec<Option<&[u8]>>, _) = (Vec::new(), Vec::new());
+    match request.read(0, 0, &mut values, &mut filters) {
+        Err(refusal @ (Refusal::FilterType | Refusal::FilterColumn | Refusal::WithinLength)) => refusal,
+        _ => Refusal::IndexNumber,
+    }
 }
 
 fn take_line<'a>(rest: &mut &'a mut [u8]) -> Option<&'a mut [u8]> {
@@ -120,6 +134,9 @@ impl<'a> Batch<'a> {
     fn add(&mut self, index: &Rc<OpenIndex>, request: request::OnIndex<'a>, access: Access) -> Result<(), Refusal> {
         let (width, parts) = (index.table.width(), index.traits.parts);
         let read = request.read(width, index.traits.blobs.len(), &mut self.values, &mut self.filters)?;
+        if read.filters.len() > FILTERS_MAX {
+            return Err(Refusal::FilterColumn);
+        }
         let mut item = Item {
             index: Rc::clone(index),
             operator: read.operator,

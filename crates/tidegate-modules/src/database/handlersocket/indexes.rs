@@ -20,6 +20,9 @@ use crate::database::port::logins;
 
 /// Indexes that a client may have open. DeNA's server has no limit.
 pub(super) const INDEXES_MAX: usize = 1024;
+
+/// Columns of an open index, and columns for filters: a result of SQLite has no more, and a change has some of its own.
+const COLUMNS_MAX: usize = 1900;
 /// Names that dead entries are looked for behind.
 const SWEEP_MIN: usize = 64;
 
@@ -90,6 +93,11 @@ impl Client {
     pub(super) fn index(&self, number: u32) -> Option<&Rc<OpenIndex>> {
         let at = self.indexes.binary_search_by_key(&number, |(number, _)| *number).ok()?;
         Some(&self.indexes[at].1)
+    }
+
+    /// Whether an index is open under a larger number.
+    pub(super) fn has_beyond(&self, number: u32) -> bool {
+        self.indexes.last().is_some_and(|(last, _)| *last > number)
     }
 
     /// Compares a secret. Who guesses is refused for a while.
@@ -164,6 +172,9 @@ fn open_with(
     let find = |name: &[u8]| shape.columns.iter().position(|column| *column.name == *name).ok_or(Refusal::Column);
     let columns: Vec<usize> = open.columns.names().map(find).collect::<Result<_, _>>()?;
     let filters: Vec<usize> = open.filter_columns.names().map(find).collect::<Result<_, _>>()?;
+    if columns.len() > COLUMNS_MAX || filters.len() > COLUMNS_MAX {
+        return Err(Refusal::Column);
+    }
     let has = |&at: &usize, flag: u16| shape.columns[at].flags.0 & flag != 0;
     let traits = Traits {
         parts: index.columns.len(),
@@ -208,7 +219,8 @@ fn index_of<'a>(shape: &'a TableShape, name: &[u8]) -> Option<&'a IndexShape> {
             let digits = name.iter().take_while(|byte| byte.is_ascii_digit()).count();
             shape.indexes.get(name[..digits].to_str().ok()?.parse::<usize>().ok()?)
         }
-        [] => shape.indexes.iter().find(|index| index.name == "PRIMARY"),
+        // For the plugin a byte 0 ends a name.
+        [] | [0, ..] => shape.indexes.iter().find(|index| index.name == "PRIMARY"),
         _ => shape.indexes.iter().find(|index| index.name.as_bytes() == name),
     }
 }
