@@ -342,7 +342,11 @@ fn drop_tables(core: &mut Core, names: &[TableName], if_exists: bool, views: boo
         let found = schema.catalog()?.table(&name.name).cloned();
         let shown = format!("{}.{}", schema.name, name.name);
         match found {
-            Some(table) if table.is_view() == views => drop_table(core, &schema, &table)?,
+            Some(table) if table.is_view() == views => {
+                if !drop_table(core, &schema, &table)? {
+                    missing.push(shown);
+                }
+            }
             Some(table) if !views && table.is_view() && !if_exists => return Err(errors::is_a_view(shown)),
             _ if views && !if_exists => return Err(errors::unknown_view(shown)),
             _ => missing.push(shown),
@@ -359,9 +363,13 @@ fn drop_tables(core: &mut Core, names: &[TableName], if_exists: bool, views: boo
     Ok(0)
 }
 
-fn drop_table(core: &Core, schema: &Arc<Schema>, table: &Arc<Table>) -> Res<()> {
+/// Whether the table was still there behind the wait for the lock.
+fn drop_table(core: &Core, schema: &Arc<Schema>, table: &Arc<Table>) -> Res<bool> {
     let checks = core.env.foreign_keys.get();
     change(core, schema, &[&table.name], |conn, catalog| {
+        if catalog.table(&table.name).is_none_or(|found| found.id != table.id) {
+            return Ok(false);
+        }
         let child = catalog.tables.values().find(|other| {
             other.id != table.id && other.foreign_keys.iter().any(|key| define::parent_id(key) == Some(table.id))
         });
@@ -371,7 +379,8 @@ fn drop_table(core: &Core, schema: &Arc<Schema>, table: &Arc<Table>) -> Res<()> 
         if !table.is_view() {
             conn.execute(&format!("DROP TABLE t{}", table.id)).map_err(internal)?;
         }
-        catalog::remove(conn, table.id).map_err(internal)
+        catalog::remove(conn, table.id).map_err(internal)?;
+        Ok(true)
     })
 }
 
@@ -384,6 +393,9 @@ fn truncate(core: &mut Core, name: &TableName) -> Res<u64> {
     }
     let checks = core.env.foreign_keys.get();
     change(core, &schema, &[&name.name], |conn, catalog| {
+        if catalog.table(&name.name).is_none_or(|found| found.id != table.id) {
+            return Err(errors::no_such_table(&schema.name, &name.name));
+        }
         let child = catalog.tables.values().find(|other| {
             other.id != table.id && other.foreign_keys.iter().any(|key| define::parent_id(key) == Some(table.id))
         });

@@ -6,6 +6,8 @@ use tidegate_rows::ServerError;
 pub(crate) const INTERRUPTED: u16 = 1317;
 /// Somebody changed the tables of a statement before it could begin.
 pub(crate) const DEFINITION_CHANGED: u16 = 1412;
+/// Number of [`table_exists`].
+pub(crate) const TABLE_EXISTS: u16 = 1050;
 /// There is no schema of this name.
 pub(crate) const UNKNOWN_DATABASE: u16 = 1049;
 /// A statement has met a row that somebody else has locked, or must run as the schema's writer: it is undone, and runs again.

@@ -80,7 +80,11 @@ pub(super) fn create_table(
         }
         None => None,
     };
-    change(core, &schema, &[&create.name.name], |conn, catalog| {
+    let made = change(core, &schema, &[&create.name.name], |conn, catalog| {
+        // Another session may have made it while this one waited for the lock.
+        if let Some(existing) = catalog.table(&create.name.name) {
+            return Err(errors::table_exists(&existing.name));
+        }
         let table = match &like {
             Some(like) => copy_of(core, conn, like, &create.name.name)?,
             None => define(core, conn, catalog, &schema, &create, sql)?,
@@ -89,7 +93,14 @@ pub(super) fn create_table(
         check_cascades(&table)?;
         build(conn, &table)?;
         catalog::store(conn, &table).map_err(internal)
-    })?;
+    });
+    match made {
+        Err(error) if create.if_not_exists && error.code == errors::TABLE_EXISTS => {
+            core.env.note(error);
+            return Ok(Some(0));
+        }
+        made => made?,
+    }
     if create.temporary {
         core.env.set_temporary(&schema.name, &written.name, Some(create.name.name.clone()));
     }

@@ -235,3 +235,11 @@ async fn a_column_goes_from_tables_of_any_size() {
         run(&mut session, "DROP TABLE t").await;
     }
 }
+
+#[tokio::test]
+async fn tables_are_made_and_dropped_by_many_at_once() {
+    let fixture = Fixture::new("made-by-many");
+    fixture.session().await;
+    let make = "CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY)";
+    beside(&fixture, &[make, make, "DROP TABLE IF EXISTS t"], 50, &[make, "DROP TABLE IF EXISTS t"]).await;
+}
