@@ -1,6 +1,7 @@
 //! CREATE, ALTER, DROP: SQLite's tables and the shadow catalogue change in one transaction.
 
 mod alter;
+mod create;
 mod define;
 mod keys;
 mod physical;
@@ -66,7 +67,7 @@ pub(crate) fn run(
             }
         }
         Statement::DropDatabase { name, if_exists } => drop_database(core, &name, if_exists)?,
-        Statement::CreateTable(create) => return define::create_table(core, *create, text.sql, more, sink),
+        Statement::CreateTable(create) => return create::create_table(core, *create, text.sql, more, sink),
         Statement::DropTable { tables, if_exists, temporary } => drop_some_tables(core, tables, if_exists, temporary)?,
         Statement::DropProgram { kind, name, if_exists } => {
             drop_program(core, kind, &name, if_exists)?;
