@@ -21,7 +21,7 @@
 //! 3. Whoever waits longer is served first.
 //!
 //! This crate knows nothing of SQL, protocols, configuration or the contents of messages. Reading order: [`window`], [`broker`],
-//! [`line`], [`lease`].
+//! [`mod@line`], [`lease`].
 
 #![forbid(unsafe_code)]
 

@@ -375,3 +375,44 @@ fn a_load_that_has_stepped_back_can_be_ended() {
         }
     });
 }
+
+#[test]
+fn rows_without_a_key_of_their_own_are_in_nobodys_way() {
+    local(async {
+        let fixture =
+            Fixture::new("bulk-no-key", &format!("{TABLES}; CREATE TABLE log (n INT); CREATE TABLE old (n INT)")).await;
+        let (mut a, mut b, mut c) = (fixture.session(), fixture.session(), fixture.session());
+        ok(run(&mut b, "INSERT INTO old VALUES (1), (2), (3)").await);
+        ok(run(&mut a, &format!("BEGIN; {}; INSERT INTO log VALUES (1), (2)", many(1, 1201))).await);
+        ok(run(&mut a, "DELETE FROM old WHERE n > 1; INSERT INTO old VALUES (2)").await);
+        another_writes(&fixture).await;
+        // The load has stepped back. The same row ids would be locked by it.
+        ok(run(&mut b, "SET innodb_lock_wait_timeout = 0; INSERT INTO log VALUES (3); INSERT INTO old VALUES (4)")
+            .await);
+        ok(run(&mut b, "BEGIN; INSERT INTO log VALUES (4); INSERT INTO old VALUES (5)").await);
+        ok(run(&mut c, "INSERT INTO log VALUES (5)").await);
+        ok(run(&mut a, "INSERT INTO log VALUES (6); INSERT INTO old VALUES (6); COMMIT").await);
+        ok(run(&mut b, "COMMIT").await);
+        assert_eq!(ok(run(&mut c, "SELECT n FROM log ORDER BY n").await), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(ok(run(&mut c, "SELECT n FROM old ORDER BY n").await), [1, 2, 4, 5, 6]);
+        fixture.engine.as_ref().unwrap().check("test").await.unwrap();
+    });
+}
+
+#[test]
+fn a_load_without_keys_takes_no_row_ids_of_others() {
+    local(async {
+        let fixture = Fixture::new("bulk-no-key-2", &format!("{TABLES}; CREATE TABLE log (n INT)")).await;
+        let (mut a, mut b) = (fixture.session(), fixture.session());
+        ok(run(&mut b, "BEGIN; SELECT n FROM t; UPDATE t SET n = 1 WHERE id = 1").await);
+        ok(run(&mut a, &format!("BEGIN; {}; INSERT INTO log VALUES (1), (2)", many(1, 1201))).await);
+        let mut waiting = fixture.start(b, "INSERT INTO log VALUES (3)");
+        let waits = waiting.waits().await;
+        ok(run(&mut a, "INSERT INTO log VALUES (4); COMMIT").await);
+        let (mut b, outcome) = waiting.end().await;
+        ok(outcome);
+        ok(run(&mut b, "INSERT INTO log VALUES (5); COMMIT").await);
+        assert_eq!(ok(run(&mut a, "SELECT n FROM log ORDER BY n").await), [1, 2, 3, 4, 5], "{waits}");
+        fixture.engine.as_ref().unwrap().check("test").await.unwrap();
+    });
+}

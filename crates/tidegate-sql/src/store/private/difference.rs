@@ -1,7 +1,7 @@
 //! The rows in which two connections differ: what a transaction has changed as the schema's writer is listed, and locked, so that
 //! it can be done again as a private transaction's.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use tidegate_rows::ServerError;
 
@@ -112,9 +112,13 @@ impl Sides<'_> {
         for table in changed {
             let shape = self.old.watch().and_then(|watch| watch.shapes.get(table.id).map(Arc::clone));
             let shape = shape.ok_or_else(|| errors::internal("a table without a shape"))?;
-            let (listed, steps) = self.differences(&shape)?;
+            let (listed, steps, last) = self.differences(&shape)?;
             if listed != Listed::All {
                 return Ok(listed);
+            }
+            if !steps.is_empty() {
+                // Those who do not see these rows would be given the same row ids, which are locked.
+                table.state.next_rowid.fetch_max(last.max(0).saturating_add(1), Ordering::AcqRel);
             }
             let Some(log) = self.old.watch().and_then(Watch::log) else { continue };
             log.extend(steps);
@@ -125,15 +129,17 @@ impl Sides<'_> {
         Ok(Listed::All)
     }
 
-    /// The differences in a table. Rows that go come before those that come, so that no unique key is there twice in between.
-    fn differences(&mut self, shape: &Arc<Shape>) -> Result<(Listed, Vec<Step>), ServerError> {
+    /// The differences in a table, and the last row id of both sides. Rows that go come before those that come, so that no unique
+    /// key is there twice in between.
+    fn differences(&mut self, shape: &Arc<Shape>) -> Result<(Listed, Vec<Step>, i64), ServerError> {
         let sql = format!("SELECT rowid, * FROM t{} ORDER BY rowid", shape.id);
         let prepare = |conn: &Conn| conn.prepare(&sql).map_err(|error| to_server_error(&error));
         let (mut new, mut old) = (prepare(self.new)?, prepare(self.old)?);
         let (mut new_row, mut old_row) = (next(&mut new)?, next(&mut old)?);
         let columns = 1..=shape.columns.len();
-        let (mut gone, mut come) = (Vec::new(), Vec::new());
+        let (mut gone, mut come, mut last) = (Vec::new(), Vec::new(), 0);
         while let Some(rowid) = first_of(old_row, new_row) {
+            last = rowid;
             let (on_old, on_new) = (old_row == Some(rowid), new_row == Some(rowid));
             let kind = match (on_old, on_new) {
                 (true, false) => Some(Kind::Delete),
@@ -154,11 +160,11 @@ impl Sides<'_> {
                     come.push(step);
                 }
                 if !self.room.take(bytes) || !self.lock(shape, &Change::between(kind, rowid, &old, &new)) {
-                    return Ok((Listed::TooMuch, Vec::new()));
+                    return Ok((Listed::TooMuch, Vec::new(), last));
                 }
             }
             if !(self.goes_on)() {
-                return Ok((Listed::Interrupted, Vec::new()));
+                return Ok((Listed::Interrupted, Vec::new(), last));
             }
             if on_old {
                 old_row = next(&mut old)?;
@@ -168,7 +174,7 @@ impl Sides<'_> {
             }
         }
         gone.append(&mut come);
-        Ok((Listed::All, gone))
+        Ok((Listed::All, gone, last))
     }
 
     /// Locks what a change must have locked; false if somebody else has, which the writer's own care rules out.
