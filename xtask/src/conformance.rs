@@ -5,6 +5,7 @@
 //! expect, and the results become `conformance/summary.md`. Logs of each file are in `DIR/work/logs`.
 
 mod cache_tests;
+mod handlersocket;
 mod nginx_tests;
 mod summary;
 
@@ -27,6 +28,9 @@ pub(crate) struct Options {
     /// Runs the public tests for HTTP caches instead: DIR is a checkout of cache-tests
     #[arg(long, conflicts_with = "nginx_tests")]
     cache_tests: bool,
+    /// Runs the regression scripts of the plug-in HandlerSocket instead: DIR is a checkout of it
+    #[arg(long, conflicts_with_all = ["nginx_tests", "cache_tests"])]
+    handlersocket: bool,
     /// Suites or files of suites, for instance lua-nginx-module/t/002-content.t; all of lua-nginx-module if none is named
     suites: Vec<String>,
     /// The runner's program
@@ -71,6 +75,9 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<bool, String> {
     if options.cache_tests {
         return cache_tests::run(options);
+    }
+    if options.handlersocket {
+        return handlersocket::run(options);
     }
     if options.nginx_tests {
         return nginx_tests::run(options);

@@ -129,7 +129,11 @@ fn run_through(program: &Path, site: &Path, suite: &Path, origin_port: u16, more
     Ok(outcome)
 }
 
-fn wait_for(port: u16) -> Result<(), String> {
+/// Waits until somebody listens on a port of this machine.
+///
+/// # Errors
+/// When nobody does in time.
+pub(super) fn wait_for(port: u16) -> Result<(), String> {
     let deadline = Instant::now() + START_MAX;
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
         if Instant::now() > deadline {
