@@ -503,3 +503,177 @@ location / {
 handlersocket: missing "handlersocket_index" for "handlersocket_pass"
 handlersocket: "handlersocket_modify" needs "handlersocket_find"
 handlersocket: 2 values for 1 of "handlersocket_columns"
+
+
+=== TEST 12: a client that leaves while the server is asked
+--- tidegate_only
+--- config
+location / {
+    handlersocket_index a b;
+    handlersocket_columns d;
+    handlersocket_find = 1;
+    handlersocket_pass 127.0.0.1:$TEST_PORT_4;
+}
+--- tcp_request_end: =\t1\t1\n
+--- tcp_reply
+~~~ hold
+--- request
+GET /
+--- abort: read
+--- error_log
+client prematurely closed connection
+--- output_file_like
+>>> logs/access.log
+" 499 0 
+
+
+=== TEST 13: a connection whose client has left is not used again
+--- tidegate_only
+--- http_config
+upstream hs { server 127.0.0.1:$TEST_PORT_4; keepalive 4; }
+--- config
+handlersocket_index a b;
+handlersocket_columns d;
+rds_json on;
+location / {
+    handlersocket_find = $arg_x;
+    handlersocket_pass hs;
+}
+--- tcp_request_end: \n0\t=\t1\t
+--- tcp_reply
+~~~ hold
+~~~ connection
+0\t1\n0\t1\ttwo\n
+--- abort: read
+--- requests
+GET /?x=1
+~~~ new connection, eventually
+GET /?x=2
+--- response_body chomp
+[{"d":"two"}]
+--- error_log
+client prematurely closed connection
+
+
+=== TEST 14: sub-requests, one after the other and at once
+--- tidegate_only
+--- main_config
+database {
+    path db;
+    schema test init=html/cats.sql;
+    listen unix:write.sock handlersocket write;
+}
+--- user_files
+>>> cats.sql
+create table cats (id int primary key, name varchar(20));
+insert into cats values (1, 'Tom'), (2, null);
+--- http_config
+upstream cats { server unix:$TEST_DIR/write.sock; keepalive 4; }
+--- config
+handlersocket_index test cats;
+handlersocket_columns id:number name;
+rds_json on;
+rds_json_format compact;
+location /cat {
+    handlersocket_find = $arg_id;
+    handlersocket_pass cats;
+}
+location /add {
+    handlersocket_insert $arg_id $arg_name;
+    handlersocket_pass cats;
+}
+location = /main {
+    content_by_lua_block {
+        local function show(response)
+            ngx.say(response.status, " ", response.truncated, " ", response.body)
+        end
+        show(ngx.location.capture("/cat", { args = { id = 1 } }))
+        show(ngx.location.capture("/add", { method = ngx.HTTP_POST, body = "x", args = { id = 3, name = "Kit" } }))
+        show(ngx.location.capture("/cat", { args = { id = 3 } }))
+        local requests = {}
+        for id = 1, 40 do requests[id] = { "/cat", { args = { id = id % 4 } } } end
+        local found = {}
+        for id, response in ipairs { ngx.location.capture_multi(requests) } do
+            local key = id % 4
+            assert(response.status == 200 and (found[key] or response.body) == response.body, response.body)
+            found[key] = response.body
+        end
+        for key = 0, 3 do ngx.say(found[key]) end
+        local again = ngx.location.capture("/add", { args = { id = 3, name = "Kat" } })
+        ngx.say(again.status)
+    }
+}
+--- request
+GET /main
+--- response_body
+200 false [["id","name"],[1,"Tom"]]
+200 false {"errcode":0,"affected_rows":1}
+200 false [["id","name"],[3,"Kit"]]
+[["id","name"]]
+[["id","name"],[1,"Tom"]]
+[["id","name"],[2,null]]
+[["id","name"],[3,"Kit"]]
+409
+--- error_log
+handlersocket
+
+
+=== TEST 15: fifty clients that change a row at once, some of which leave
+--- tidegate_only
+--- main_config
+database {
+    path db;
+    schema test init=html/counts.sql;
+    listen unix:write.sock handlersocket write;
+}
+--- user_files
+>>> counts.sql
+create table counts (id int primary key, n int not null);
+insert into counts values (1, 0), (2, 0);
+--- http_config
+upstream counts { server unix:$TEST_DIR/write.sock; keepalive 8; }
+--- config
+handlersocket_index test counts;
+handlersocket_columns n:number;
+rds_json on;
+location /count {
+    handlersocket_find = $arg_id;
+    handlersocket_modify increment 1;
+    handlersocket_pass counts;
+}
+location /n {
+    handlersocket_find = $arg_id;
+    handlersocket_pass counts;
+}
+location = /main {
+    content_by_lua_block {
+        local function ask(uri)
+            local socket = ngx.socket.tcp()
+            socket:settimeout(60000)
+            assert(socket:connect("127.0.0.1", $TEST_PORT))
+            assert(socket:send("GET " .. uri .. " HTTP/1.0\r\n\r\n"))
+            return socket
+        end
+        local clients = {}
+        for number = 1, 50 do
+            clients[number] = ngx.thread.spawn(function()
+                for _ = 1, 4 do
+                    ask("/count?id=2"):close()
+                    local body = assert(ask("/count?id=1"):receive("*a"))
+                    assert(body:find('"affected_rows":1', 1, true), body)
+                end
+            end)
+        end
+        for _, client in ipairs(clients) do assert(ngx.thread.wait(client)) end
+        ngx.say(ngx.location.capture("/n", { args = { id = 1 } }).body)
+        local left = ngx.location.capture("/n", { args = { id = 2 } }).body
+        local n = tonumber(left:match('"n":(%d+)}%]$'))
+        ngx.say(n and n <= 200)
+    }
+}
+--- request
+GET /main
+--- timeout: 60s
+--- response_body
+[{"n":200}]
+true
