@@ -111,8 +111,8 @@ local function table_list(tables)
     return tables
 end
 
--- The versions of tables, as keys have them; nothing while this light thread is in a transaction on one of their schemas, which may
--- read what others will never see.
+-- The versions of tables, as keys have them; nothing without one of their schemas, and while this light thread is in a transaction on
+-- one, which may read what others will never see.
 local function versions_of(self, tables)
     local parts, mine = {}, open_in[running() or nobody]
     for at, name in ipairs(table_list(tables)) do
@@ -120,11 +120,12 @@ local function versions_of(self, tables)
         if not schema then
             schema, table = self.name, tostring(name)
         end
-        if transaction_of(mine, schema) then
+        -- A table that is not there has the number of its schema's newest commit: it may come and go again while a value is made.
+        local number = not transaction_of(mine, schema) and version(schema, table, true)
+        if not number then
             return nil
         end
-        -- A table that comes, or goes and comes again, has a number that there was not.
-        parts[at] = version(schema, table) or "-"
+        parts[at] = number
     end
     return concat(parts, ".")
 end

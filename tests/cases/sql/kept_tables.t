@@ -400,10 +400,18 @@ location = / {
         end)
         ngx.say(ask(count), " ", (ask(count)), " ", calls)
         ngx.say(sql.cached(ngx.shared.kept, { "cats" }, "none", function() return nil, "an error" end))
-        ngx.say(sql.cached(ngx.shared.kept, { "test.cats", "no.table" }, "none", function() return "value", 100 end))
+        ngx.say(sql.cached(ngx.shared.kept, { "test.cats", "test.none" }, "none", function() return "value", 100 end))
         for _, key in ipairs(ngx.shared.kept:get_keys()) do
             ngx.say((key:gsub("%z.*", "")), " ", ngx.shared.kept:ttl(key) > 0)
         end
+        ngx.say(sql.cached("kept", { "gone" }, "gone", function()
+            assert(sql.exec("create table gone (n int)"))
+            assert(sql.exec("insert into gone values (41)"))
+            local n = sql.query("select n from gone")[1].n
+            assert(sql.exec("drop table gone"))
+            return n
+        end), " ", (sql.cached("kept", { "gone", "no.table" }, "gone", function() return "no schema" end)), " ",
+            (sql.cached("kept", { "gone" }, "gone", function() return "none" end)))
         for _, args in ipairs { { "nosuch", { "cats" }, "k", count }, { "kept", {}, "k", count }, { "kept", { "cats" }, "k" } } do
             ngx.say((select(2, pcall(sql.cached, unpack(args, 1, 4))):gsub("^.-:%d+: ", "")))
         end
@@ -418,6 +426,7 @@ nilan error
 value100
 none true
 key false
+41 no schema none
 bad argument #1 to 'cached' (shared dictionary expected)
 bad argument #2 to 'cached' (list of tables expected)
 bad argument #4 to 'cached' (function expected, got nil)

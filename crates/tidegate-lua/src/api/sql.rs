@@ -202,15 +202,20 @@ fn columns(lua: &mut Lua) -> CResult {
     check_userdata::<stream::Handle>(lua, 1)?.0.push_columns(lua)
 }
 
-/// `version(schema, table)`: commits that have changed the table, or nil.
+/// `version(schema, table, true or nothing)`: the number of the table's last commit; of one that is not there that of its
+/// schema's newest commit, or nil without `true`.
 fn version(lua: &mut Lua) -> CResult {
     let schema = String::from_utf8_lossy(lua.check_bytes(1)?).into_owned();
     let table = String::from_utf8_lossy(lua.check_bytes(2)?).into_owned();
+    let or_newest = lua.type_of(3) == Type::Boolean;
     match engine() {
-        Ok(engine) => match engine.table_version(&schema, &table) {
-            Some(version) => lua.push_number(version as f64),
-            None => lua.push_nil(),
-        },
+        Ok(engine) => {
+            match engine.table_version(&schema, &table).or_else(|| engine.newest_commit(&schema).filter(|_| or_newest))
+            {
+                Some(version) => lua.push_number(version as f64),
+                None => lua.push_nil(),
+            }
+        }
         Err(refusal) => return Ok(refusal.push(lua)),
     }
     Ok(1)
