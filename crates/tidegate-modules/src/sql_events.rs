@@ -6,6 +6,7 @@
 //!
 //! id: 1849247400002
 //! data: {"number":1849247400002,"tables":["cats","toys"]}        a commit
+//! data: {…,"keys":{"cats":{"inserted":[7],"updated":[],"deleted":[[1,"a"]]},"toys":{"unknown":"too many"}}}   with `keys`
 //!
 //! event: missed
 //! id: 1849247409000
@@ -19,6 +20,7 @@
 
 use std::{io::Write, rc::Rc, sync::Arc, time::Duration};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use tidegate_conf::{Diagnostic, Level as Severity, ast};
 use tidegate_core::{
     conf::Build,
@@ -30,8 +32,11 @@ use tidegate_core::{
 };
 use tidegate_http::{Known, Method};
 use tidegate_net::{log::Level, worker};
-use tidegate_rows::json::{TextOptions, append_string};
-use tidegate_sql::{Heard, Listening};
+use tidegate_rows::{
+    json::{TextOptions, append_string},
+    number::{append_double, append_int, append_uint, is_json_number},
+};
+use tidegate_sql::{Commit, Heard, Key, KeyValue, Listening, TableKeys};
 
 use crate::database;
 
@@ -51,14 +56,16 @@ struct Tables {
     schema: String,
     /// None for all.
     names: Vec<String>,
+    /// Events have the keys of changed rows.
+    with_keys: bool,
 }
 
 /// The module.
 pub static MODULE: Module<Conf> = Module {
     directives: &[Directive::custom("sql_events", 1, u16::MAX, sql_events)
         .within(Context::LOCATION)
-        .syntax("schema.table ... | schema.*")
-        .doc("Tells clients of commits of the embedded database that change the tables, as Server-Sent Events.")],
+        .syntax("schema.table ... | schema.* [keys]")
+        .doc("Tells clients of commits of the embedded database that change the tables, as Server-Sent Events, with the primary keys of changed rows if they are to.")],
     inherit: |child, parent, kind| {
         if kind.is_unnamed() && child.tables.is_none() {
             child.tables.clone_from(&parent.tables);
@@ -80,17 +87,21 @@ fn sql_events(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) ->
         return Err(duplicate(directive));
     }
     let mut tables: Option<Tables> = None;
-    for arg in &directive.args {
+    let (args, with_keys) = match directive.args.split_last() {
+        Some((last, args)) if &*last.value == b"keys" && !args.is_empty() => (args, true),
+        _ => (&directive.args[..], false),
+    };
+    for arg in args {
         let refused = |what: &str| {
             let message = format!("{what} \"{}\" in \"sql_events\" directive", arg.value);
             Diagnostic::new(Severity::Emerg, arg.span, message)
         };
         let text = std::str::from_utf8(&arg.value).map_err(|_| refused("invalid table"))?;
         let (schema, table) = text.split_once('.').ok_or_else(|| refused("no schema in"))?;
-        if schema.is_empty() || table.is_empty() || table == "*" && directive.args.len() > 1 {
+        if schema.is_empty() || table.is_empty() || table == "*" && args.len() > 1 {
             return Err(refused("invalid table"));
         }
-        let tables = tables.get_or_insert_with(|| Tables { schema: schema.to_owned(), names: Vec::new() });
+        let tables = tables.get_or_insert_with(|| Tables { schema: schema.to_owned(), names: Vec::new(), with_keys });
         if tables.schema != schema {
             return Err(refused("another schema than the first in"));
         }
@@ -120,9 +131,9 @@ fn handle(req: &Rc<Request>, tables: &Arc<Tables>) -> Outcome {
         response.content_type.extend_from_slice(b"text/event-stream");
         response.fields.set_known(Known::CacheControl, b"no-cache");
     }
-    let req = Rc::clone(req);
+    let (req, tables) = (Rc::clone(req), Arc::clone(tables));
     Ready::later(async move {
-        match tell(&req, listening).await {
+        match tell(&req, listening, &tables).await {
             Ok(()) => Step::Ok,
             Err(Closed) => Step::Close,
         }
@@ -139,11 +150,12 @@ fn listen(req: &Request, tables: &Tables) -> Result<Listening, String> {
     };
     let engine = database::reopen(req.conf())?;
     let names: Vec<&str> = tables.names.iter().map(String::as_str).collect();
-    engine.listen(&tables.schema, &names, after).map_err(|error| error.message)
+    let listening = engine.listen(&tables.schema, &names, after).map_err(|error| error.message)?;
+    Ok(if tables.with_keys { listening.with_keys() } else { listening })
 }
 
 /// Sends events until the client leaves, the worker is to end, or there can be no more commits.
-async fn tell(req: &Rc<Request>, mut listening: Listening) -> Result<(), Closed> {
+async fn tell(req: &Rc<Request>, mut listening: Listening, tables: &Tables) -> Result<(), Closed> {
     let mut text = Vec::new();
     let _ = write!(text, "retry: 1000\nid: {}\n\n", listening.heard());
     loop {
@@ -157,7 +169,7 @@ async fn tell(req: &Rc<Request>, mut listening: Listening) -> Result<(), Closed>
         }
         tokio::select! {
             heard = listening.next() => match heard {
-                Some(heard) => write_event(&heard, &mut text),
+                Some(heard) => write_event(&heard, tables, &mut text),
                 None => break,
             },
             () = req.client.closed() => return Err(Closed),
@@ -167,7 +179,7 @@ async fn tell(req: &Rc<Request>, mut listening: Listening) -> Result<(), Closed>
     req.send_end().wait().await
 }
 
-fn write_event(heard: &Heard, out: &mut Vec<u8>) {
+fn write_event(heard: &Heard, tables: &Tables, out: &mut Vec<u8>) {
     match heard {
         Heard::Commit(commit) => {
             let _ = write!(out, "id: {0}\ndata: {{\"number\":{0},\"tables\":[", commit.number);
@@ -177,7 +189,11 @@ fn write_event(heard: &Heard, out: &mut Vec<u8>) {
                 }
                 append_string(out, table.as_bytes(), TextOptions::default());
             }
-            out.extend_from_slice(b"]}\n\n");
+            out.push(b']');
+            if tables.with_keys {
+                write_keys(commit, tables, out);
+            }
+            out.extend_from_slice(b"}\n\n");
         }
         Heard::Missed(number) => {
             let _ = write!(out, "event: missed\nid: {number}\ndata: {{\"number\":{number}}}\n\n");
@@ -185,20 +201,108 @@ fn write_event(heard: &Heard, out: &mut Vec<u8>) {
     }
 }
 
+/// What a commit has done to the rows of the location's tables; those of others are not its clients' concern.
+fn write_keys(commit: &Commit, tables: &Tables, out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\"keys\":{");
+    let is_told = |table: &str| tables.names.is_empty() || tables.names.iter().any(|name| name == table);
+    for (index, (table, keys)) in commit.keys().filter(|(table, _)| is_told(table)).enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        append_string(out, table.as_bytes(), TextOptions::default());
+        out.push(b':');
+        match keys {
+            TableKeys::Known(keys) => {
+                for (name, keys) in [
+                    ("{\"inserted\"", &keys.inserted),
+                    (",\"updated\"", &keys.updated),
+                    (",\"deleted\"", &keys.deleted),
+                ] {
+                    out.extend_from_slice(name.as_bytes());
+                    out.extend_from_slice(b":[");
+                    keys.iter().enumerate().for_each(|(index, key)| write_key(index, key, out));
+                    out.push(b']');
+                }
+                out.push(b'}');
+            }
+            other => {
+                let _ = write!(out, "{{\"unknown\":\"{}\"}}", other.why_unknown().unwrap_or_default());
+            }
+        }
+    }
+    out.push(b'}');
+}
+
+/// One of several keys: the value, or an array of several values.
+fn write_key(index: usize, key: &Key, out: &mut Vec<u8>) {
+    if index > 0 {
+        out.push(b',');
+    }
+    if key.len() != 1 {
+        out.push(b'[');
+    }
+    for (index, value) in key.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        match value {
+            KeyValue::Int(value) => append_int(out, *value),
+            KeyValue::Uint(value) => append_uint(out, *value),
+            KeyValue::Double(value) => append_double(out, *value),
+            KeyValue::Decimal(digits) if is_json_number(digits) => out.extend_from_slice(digits),
+            KeyValue::Decimal(text) | KeyValue::Text(text) => append_string(out, text, TextOptions::default()),
+            KeyValue::Binary(bytes) => append_string(out, STANDARD.encode(bytes).as_bytes(), TextOptions::default()),
+        }
+    }
+    if key.len() != 1 {
+        out.push(b']');
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use bstr::BStr;
-    use tidegate_sql::Commit;
+    use tidegate_sql::ChangedKeys;
+
+    fn event(heard: &Heard, names: &[&str], with_keys: bool) -> Vec<u8> {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut out = Vec::new();
+        write_event(heard, &Tables { schema: "s".to_owned(), names, with_keys }, &mut out);
+        out
+    }
 
     #[test]
     fn an_event_is_one_line_of_json_whatever_tables_are_called() {
         let tables = ["a\nb", "c\"d"].map(Into::into).into();
-        let mut out = Vec::new();
-        write_event(&Heard::Commit(Arc::new(Commit { number: 7, tables })), &mut out);
-        write_event(&Heard::Missed(9), &mut out);
-        let expected = "id: 7\ndata: {\"number\":7,\"tables\":[\"a\\nb\",\"c\\\"d\"]}\n\n\
-                        event: missed\nid: 9\ndata: {\"number\":9}\n\n";
-        assert_eq!(BStr::new(&out), expected);
+        let heard = Heard::Commit(Arc::new(Commit { number: 7, tables, keys: Box::default() }));
+        let expected = "id: 7\ndata: {\"number\":7,\"tables\":[\"a\\nb\",\"c\\\"d\"]}\n\n";
+        assert_eq!(BStr::new(&event(&heard, &[], false)), expected);
+        let expected = "id: 7\ndata: {\"number\":7,\"tables\":[\"a\\nb\",\"c\\\"d\"],\
+                        \"keys\":{\"a\\nb\":{\"unknown\":\"not noted\"}}}\n\n";
+        assert_eq!(BStr::new(&event(&heard, &["a\nb", "z"], true)), expected);
+        let expected = "event: missed\nid: 9\ndata: {\"number\":9}\n\n";
+        assert_eq!(BStr::new(&event(&Heard::Missed(9), &[], true)), expected);
+    }
+
+    #[test]
+    fn keys_are_typed_and_those_of_several_columns_are_arrays() {
+        let one = |value: KeyValue| -> Key { [value].into() };
+        let known = ChangedKeys {
+            inserted: vec![one(KeyValue::Int(-7)), one(KeyValue::Uint(u64::MAX)), one(KeyValue::Double(0.5))],
+            updated: vec![[KeyValue::Text(b"a\n\"".as_slice().into()), KeyValue::Int(2)].into()],
+            deleted: vec![
+                one(KeyValue::Binary([0xff, 0, 1].as_slice().into())),
+                one(KeyValue::Decimal(b"-1.50".as_slice().into())),
+            ],
+        };
+        let tables = ["a", "b", "c"].map(Into::into).into();
+        let keys = [TableKeys::Known(known), TableKeys::TooMany, TableKeys::NoPrimaryKey].into();
+        let heard = Heard::Commit(Arc::new(Commit { number: 7, tables, keys }));
+        let expected = "id: 7\ndata: {\"number\":7,\"tables\":[\"a\",\"b\",\"c\"],\"keys\":{\
+                        \"a\":{\"inserted\":[-7,18446744073709551615,0.5],\"updated\":[[\"a\\n\\\"\",2]],\
+                        \"deleted\":[\"/wAB\",-1.50]},\"b\":{\"unknown\":\"too many\"},\
+                        \"c\":{\"unknown\":\"no primary key\"}}}\n\n";
+        assert_eq!(BStr::new(&event(&heard, &[], true)), expected);
     }
 }

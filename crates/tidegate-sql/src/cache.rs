@@ -3,9 +3,9 @@
 use std::{collections::HashMap, rc::Rc};
 
 use crate::{
-    exec::{Plan, params::Params},
+    exec::{Plan, params::Params, prepared::Prepared},
     lexer::{LiteralKind, Normalised},
-    store::conn::{Conn, Stmt},
+    store::conn::Conn,
     translate::{
         Inputs,
         literals::{Looked, begins_plainly, value_begins_plainly},
@@ -30,7 +30,7 @@ pub(crate) struct Entry {
     key: Rc<Key>,
     pub(crate) plan: Rc<Plan>,
     /// Prepared statements of the plan, in its order; taken out while they run.
-    pub(crate) stmts: Vec<Stmt>,
+    pub(crate) stmts: Prepared,
     /// A writing statement that runs without letting others run in between, as far as is known.
     pub(crate) brief: bool,
 }
@@ -164,7 +164,7 @@ impl Entry {
         let named = sql.get(normalised.start..plan.named_to).unwrap_or_default().into();
         let text = normalised.text.as_slice().into();
         let key = Key { text, inputs, params: params.into(), fixed, sized, patterns, given_patterns, given, named };
-        Self { key: Rc::new(key), plan, stmts: Vec::new(), brief }
+        Self { key: Rc::new(key), plan, stmts: Prepared::default(), brief }
     }
 
     /// Has the statements that the connection has prepared for the plan, unless it has some already.
@@ -178,7 +178,7 @@ impl Entry {
 
     /// The same plan for another connection.
     pub(crate) fn twin(&self) -> Self {
-        Self { key: Rc::clone(&self.key), plan: Rc::clone(&self.plan), stmts: Vec::new(), brief: self.brief }
+        Self { key: Rc::clone(&self.key), plan: Rc::clone(&self.plan), stmts: Prepared::default(), brief: self.brief }
     }
 }
 

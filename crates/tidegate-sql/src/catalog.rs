@@ -4,6 +4,7 @@
 //! in the transaction of the DDL that makes it; [`Catalog`] itself is replaced as a whole. [`views`] shows names to others.
 
 mod load;
+pub(crate) mod references;
 pub(crate) mod views;
 
 use std::{
@@ -36,6 +37,7 @@ pub(crate) struct Catalog {
     pub(crate) collation: Option<Collation>,
     /// Numbers of commits up to this one may be in use (`crate::commits`).
     pub(crate) commits_reserved: u64,
+    references: references::References,
 }
 
 /// A table or view.
@@ -189,6 +191,26 @@ impl Catalog {
 }
 
 impl Table {
+    /// A table without columns.
+    #[cfg(test)]
+    fn for_tests(id: i64, name: &str, foreign_keys: Vec<ForeignKey>) -> Self {
+        Self {
+            id,
+            name: name.to_owned(),
+            columns: Vec::new(),
+            indexes: Vec::new(),
+            foreign_keys,
+            checks: Vec::new(),
+            engine: String::new(),
+            collation: Collation::DEFAULT,
+            comment: String::new(),
+            created: 0,
+            view: None,
+            next_column_id: 1,
+            state: Arc::default(),
+        }
+    }
+
     /// The physical name.
     pub(crate) fn physical(&self) -> String {
         format!("t{}", self.id)

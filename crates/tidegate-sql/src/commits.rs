@@ -13,13 +13,16 @@
 //! list and have a place in it each, so that one who is slow costs nothing: the list has a limit, and who falls behind that is
 //! told so.
 //!
+//! Who also wants the keys of changed rows ([`Commits::want_keys`]) has each commit that begins from then on note them
+//! ([`crate::store::keys`]), until those who were listening have been away for as long as the list goes back.
+//!
 //! Invariants:
 //! 1. `number` and `list` are called with the schema's write lock, behind the commit.
 //! 2. What the sync thread shows was listed before its `fdatasync` began.
 //! 3. A commit that the list does not have has a number up to `complete_from`.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -31,16 +34,22 @@ use std::{
 use tidegate_rows::ServerError;
 
 use crate::{
-    catalog::{Catalog, TableState},
+    catalog::{Catalog, Table, TableState},
+    changed_keys::{TableKeys, of_tables},
     ddl::temporary,
     engine::{Durability, Schema},
-    store::conn::{Cell, Conn, to_server_error},
+    store::{
+        conn::{Cell, Conn, to_server_error},
+        keys::Difference,
+    },
 };
 
 /// Numbers that one write of the file reserves.
 const RESERVED: u64 = 1 << 20;
 /// Commits that the list of a schema keeps for those who come back or are slow.
 pub(crate) const LISTED_MAX: usize = 4096;
+/// Bytes of the keys of the commits in that list; the oldest commits are kept without.
+pub(crate) const LISTED_KEYS_BYTES_MAX: usize = 16 << 20;
 /// Numbers of one second. With them numbers have up to 14 digits for decades, as many as Lua shows of a number.
 const PER_SECOND: u64 = 1 << 16;
 /// 2026-01-01 00:00:00 UTC, in seconds since 1970: the second of number 0.
@@ -50,12 +59,26 @@ const FIRST_SECOND: u64 = 1_767_225_600;
 static GIVEN: AtomicU64 = AtomicU64::new(0);
 
 /// A commit that has changed tables.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Commit {
     /// Its number: larger than those of all commits of the schema before it.
     pub number: u64,
     /// The names of the tables and views that it has changed or defined, sorted; a table that was renamed has both names.
     pub tables: Box<[Box<str>]>,
+    /// What it has done to the rows of each of the `tables`, in their order; none if that is [unknown](TableKeys::Unknown).
+    pub keys: Box<[TableKeys]>,
+}
+
+impl Commit {
+    /// The tables with what it has done to their rows.
+    pub fn keys(&self) -> impl Iterator<Item = (&str, &TableKeys)> {
+        let keys = self.keys.iter().chain(std::iter::repeat(&TableKeys::Unknown));
+        self.tables.iter().map(|table| &**table).zip(keys)
+    }
+
+    fn keys_size(&self) -> usize {
+        self.keys.iter().map(TableKeys::size).sum()
+    }
 }
 
 /// The commits of a schema.
@@ -67,6 +90,8 @@ pub(crate) struct Commits {
     reserved: AtomicU64,
     /// Whether commits are listed.
     is_listed: AtomicBool,
+    /// Transactions that begin before this commit note the keys of the rows that they change.
+    keys_until: AtomicU64,
     list: Mutex<List>,
 }
 
@@ -82,6 +107,12 @@ pub(crate) struct List {
     pub(crate) is_over: bool,
     /// One for each thread that has listeners which have heard everything.
     pub(crate) wakers: Vec<Waker>,
+    /// Listeners that want keys.
+    with_keys: usize,
+    /// Bytes of the keys of what is shown.
+    keys_bytes: usize,
+    /// Commits that are shown before this one have no keys.
+    keys_from: usize,
 }
 
 impl List {
@@ -89,12 +120,38 @@ impl List {
     pub(crate) fn newest(&self) -> u64 {
         self.shown.back().map_or(self.complete_from, |commit| commit.number)
     }
+
+    fn show(&mut self, commit: Arc<Commit>) {
+        if self.shown.len() == LISTED_MAX
+            && let Some(oldest) = self.shown.pop_front()
+        {
+            self.complete_from = oldest.number;
+            self.keys_bytes -= oldest.keys_size();
+            self.keys_from = self.keys_from.saturating_sub(1);
+        }
+        self.keys_bytes += commit.keys_size();
+        self.shown.push_back(commit);
+        while self.keys_bytes > LISTED_KEYS_BYTES_MAX
+            && let Some(oldest) = self.shown.get_mut(self.keys_from)
+        {
+            self.keys_bytes -= oldest.keys_size();
+            self.keys_from += 1;
+            if !oldest.keys.is_empty() {
+                *oldest = Arc::new(Commit { keys: Box::default(), tables: oldest.tables.clone(), ..**oldest });
+            }
+        }
+    }
 }
 
-/// The numbers that a transaction reserves when it commits; to be handed back behind the commit.
-#[derive(Debug, Clone, Copy)]
+/// What is known of a transaction that is about to commit; to be handed back behind the commit.
+#[derive(Debug)]
 #[must_use]
-pub(crate) struct Reservation(Option<u64>);
+pub(crate) struct Reservation {
+    /// The numbers that it reserves.
+    to: Option<u64>,
+    /// What it changes in each table, by the tables' numbers, if that was noted.
+    differences: Option<BTreeMap<i64, Difference>>,
+}
 
 impl Commits {
     /// Numbers go on behind those that the file has reserved. For the first time when its catalogue is read; later calls do nothing.
@@ -113,14 +170,14 @@ impl Commits {
         self.last.load(Ordering::SeqCst)
     }
 
-    /// Makes sure that the file knows of the number which the transaction open on `conn` will get.
+    /// Makes sure that the file knows of the number which the transaction open on `conn` will get, and sees what it has changed.
     ///
     /// # Errors
     /// Storage errors.
     #[inline]
     pub(crate) fn reserve(&self, conn: &mut Conn) -> Result<Reservation, ServerError> {
         if self.last.load(Ordering::Acquire) < self.reserved.load(Ordering::Acquire) {
-            return Ok(Reservation(None));
+            return Ok(Reservation { to: None, differences: conn.take_keys() });
         }
         self.reserve_more(conn)
     }
@@ -130,7 +187,7 @@ impl Commits {
         let to = self.last.load(Ordering::Acquire) + RESERVED;
         let sql = "INSERT INTO tg_meta VALUES ('commits', ?1) ON CONFLICT (name) DO UPDATE SET value = ?1";
         conn.run_kept(sql, std::iter::once(Cell::Int(to.cast_signed()))).map_err(|error| to_server_error(&error))?;
-        Ok(Reservation(Some(to)))
+        Ok(Reservation { to: Some(to), differences: conn.take_keys() })
     }
 
     /// The list, locked.
@@ -148,6 +205,28 @@ impl Commits {
         list.newest()
     }
 
+    /// Somebody listens who wants keys; to be [left](Self::leave_keys) again.
+    pub(crate) fn listen_for_keys(&self) {
+        self.list().with_keys += 1;
+        self.keys_until.store(u64::MAX, Ordering::SeqCst);
+    }
+
+    /// Somebody does not listen any more who wanted keys.
+    pub(crate) fn leave_keys(&self) {
+        let mut list = self.list();
+        list.with_keys -= 1;
+        if list.with_keys == 0 {
+            // Who comes back hears of commits since as far as they are listed.
+            self.keys_until.store(self.last() + LISTED_MAX as u64, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether a transaction that begins is to note the keys of the rows that it changes.
+    #[inline]
+    pub(crate) fn want_keys(&self) -> bool {
+        self.last() < self.keys_until.load(Ordering::Acquire)
+    }
+
     /// How many commits wait for the disk. Those are shown when a sync is over that begins now.
     pub(crate) fn waiting(&self) -> usize {
         if self.is_listed.load(Ordering::SeqCst) { self.list().waiting.len() } else { 0 }
@@ -163,10 +242,7 @@ impl Commits {
             let count = count.min(list.waiting.len());
             for _ in 0..count {
                 let Some(commit) = list.waiting.pop_front() else { break };
-                if list.shown.len() == LISTED_MAX {
-                    list.complete_from = list.shown.pop_front().map_or(0, |commit| commit.number);
-                }
-                list.shown.push_back(commit);
+                list.show(commit);
             }
             std::mem::take(&mut list.wakers)
         };
@@ -204,12 +280,15 @@ impl Schema {
         reservation: Reservation,
         tables: impl Iterator<Item = &'t Arc<TableState>> + Clone,
     ) -> u64 {
-        let number = self.number_commit(reservation);
+        let number = self.number_commit(&reservation);
         tables.clone().for_each(|state| state.version.store(number, Ordering::Release));
         if self.commits.is_listed.load(Ordering::SeqCst)
             && let Ok(catalog) = self.catalog()
         {
-            self.list_commit(number, names_of(&catalog, tables));
+            let tables = named(&catalog, tables);
+            let names = tables.iter().map(|table| table.name.as_str().into()).collect();
+            let keys = reservation.differences.map(|differences| of_tables(&tables, differences));
+            self.list_commit(number, names, keys.unwrap_or_default());
         }
         number
     }
@@ -221,31 +300,31 @@ impl Schema {
         states: &[Arc<TableState>],
         mut names: Vec<Box<str>>,
     ) {
-        let number = self.number_commit(reservation);
+        let number = self.number_commit(&reservation);
         states.iter().for_each(|state| state.version.store(number, Ordering::Release));
         if self.commits.is_listed.load(Ordering::SeqCst) {
             names.retain(|name| !temporary::is_hidden(name));
             names.sort_unstable();
             names.dedup();
-            self.list_commit(number, names);
+            self.list_commit(number, names, Box::default());
         }
     }
 
-    fn number_commit(&self, Reservation(reserved): Reservation) -> u64 {
-        if let Some(to) = reserved {
+    fn number_commit(&self, reservation: &Reservation) -> u64 {
+        if let Some(to) = reservation.to {
             self.commits.reserved.store(to, Ordering::Release);
         }
         self.commits.last.fetch_add(1, Ordering::SeqCst) + 1
     }
 
     #[cold]
-    fn list_commit(&self, number: u64, tables: Vec<Box<str>>) {
+    fn list_commit(&self, number: u64, tables: Vec<Box<str>>, keys: Box<[TableKeys]>) {
         if tables.is_empty() {
             return;
         }
         let waiting = {
             let mut list = self.commits.list();
-            list.waiting.push_back(Arc::new(Commit { number, tables: tables.into() }));
+            list.waiting.push_back(Arc::new(Commit { number, tables: tables.into(), keys }));
             list.waiting.len()
         };
         if self.durability() == Durability::Normal {
@@ -255,11 +334,11 @@ impl Schema {
     }
 }
 
-/// The names of tables by which others know them.
-fn names_of<'t>(catalog: &Catalog, tables: impl Iterator<Item = &'t Arc<TableState>> + Clone) -> Vec<Box<str>> {
+/// The tables that others know, by their names.
+fn named<'c, 't>(catalog: &'c Catalog, tables: impl Iterator<Item = &'t Arc<TableState>> + Clone) -> Vec<&'c Table> {
     let is_among = |state: &Arc<TableState>| tables.clone().any(|known| Arc::ptr_eq(known, state));
     let named = catalog.tables.values().filter(|table| !temporary::is_hidden(&table.name) && is_among(&table.state));
-    named.map(|table| table.name.as_str().into()).collect()
+    named.map(|table| &**table).collect()
 }
 
 #[cfg(test)]

@@ -364,17 +364,27 @@ fn drop_tables(core: &mut Core, names: &[TableName], if_exists: bool, views: boo
     Ok(0)
 }
 
+/// Whether the table that was looked up before the wait for the lock is the one that bears its name behind it.
+fn is_still_there(catalog: &Catalog, table: &Table) -> bool {
+    catalog.table(&table.name).is_some_and(|found| found.id == table.id)
+}
+
+/// A table, other than itself, with a foreign key to this one.
+fn child_of(catalog: &Catalog, parent: i64) -> Option<&Arc<Table>> {
+    catalog
+        .tables
+        .values()
+        .find(|other| other.id != parent && other.foreign_keys.iter().any(|key| define::parent_id(key) == Some(parent)))
+}
+
 /// Whether the table was still there behind the wait for the lock.
 fn drop_table(core: &Core, schema: &Arc<Schema>, table: &Arc<Table>) -> Res<bool> {
     let checks = core.env.foreign_keys.get();
     change(core, schema, &[&table.name], |conn, catalog| {
-        if catalog.table(&table.name).is_none_or(|found| found.id != table.id) {
+        if !is_still_there(catalog, table) {
             return Ok(false);
         }
-        let child = catalog.tables.values().find(|other| {
-            other.id != table.id && other.foreign_keys.iter().any(|key| define::parent_id(key) == Some(table.id))
-        });
-        if let Some(child) = child.filter(|_| checks) {
+        if let Some(child) = child_of(catalog, table.id).filter(|_| checks) {
             return Err(errors::parent_row(format!("`{}`.`{}`", schema.name, child.name)));
         }
         if !table.is_view() {
@@ -394,13 +404,10 @@ fn truncate(core: &mut Core, name: &TableName) -> Res<u64> {
     }
     let checks = core.env.foreign_keys.get();
     change(core, &schema, &[&name.name], |conn, catalog| {
-        if catalog.table(&name.name).is_none_or(|found| found.id != table.id) {
+        if !is_still_there(catalog, &table) {
             return Err(errors::no_such_table(&schema.name, &name.name));
         }
-        let child = catalog.tables.values().find(|other| {
-            other.id != table.id && other.foreign_keys.iter().any(|key| define::parent_id(key) == Some(table.id))
-        });
-        if let Some(child) = child.filter(|_| checks) {
+        if let Some(child) = child_of(catalog, table.id).filter(|_| checks) {
             return Err(errors::truncate_parent(format!("`{}`.`{}`", schema.name, child.name)));
         }
         table.state.changes.forget();

@@ -3,11 +3,14 @@
 mod auto;
 pub(crate) mod bind;
 pub(crate) mod conflict;
+pub(crate) mod copy;
 mod insert;
 mod late;
 pub(crate) mod params;
+pub(crate) mod prepared;
 pub(crate) mod revise;
 pub(crate) mod rules;
+pub(crate) mod target_table;
 mod update;
 pub(crate) mod walk;
 pub(crate) mod write;

@@ -30,6 +30,7 @@ mod accounts_file;
 mod backup;
 mod cache;
 mod catalog;
+mod changed_keys;
 mod clients;
 mod coerce;
 mod coerce_fixed;
@@ -60,6 +61,7 @@ mod variables;
 mod waits;
 
 pub use accounts::{ConfiguredUser, Login, Origin, Plugin, Secret};
+pub use changed_keys::{ChangedKeys, Key, KeyValue, TableKeys};
 pub use clients::{Client, Kill};
 pub use commits::Commit;
 pub use engine::{

@@ -118,7 +118,7 @@ impl Filter {
 }
 
 /// What a listener hears.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Heard {
     /// A commit.
     Commit(Arc<Commit>),
@@ -133,6 +133,7 @@ pub struct Listening {
     id: u64,
     filter: Rc<Filter>,
     heard: u64,
+    with_keys: bool,
 }
 
 impl Engine {
@@ -157,11 +158,20 @@ impl Engine {
             circle.next_id
         };
         let newest = schema.commits.begin_list();
-        Ok(Listening { schema, circle, id, filter, heard: after.unwrap_or(newest) })
+        Ok(Listening { schema, circle, id, filter, heard: after.unwrap_or(newest), with_keys: false })
     }
 }
 
 impl Listening {
+    /// Wants the keys of changed rows too ([`Commit::keys`]), of commits that begin from now on.
+    pub fn with_keys(mut self) -> Self {
+        if !self.with_keys {
+            self.schema.commits.listen_for_keys();
+            self.with_keys = true;
+        }
+        self
+    }
+
     /// Waits for the next commit; `None` when there can be none any more, because the schema was dropped or its disk has failed.
     /// The future may be dropped at any time. It must not be kept without being polled: listeners of the same thread may wait
     /// for it.
@@ -218,6 +228,9 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
+        if self.with_keys {
+            self.schema.commits.leave_keys();
+        }
         let mut circle = self.circle.borrow_mut();
         circle.members -= 1;
         if circle.members == 0 {
@@ -248,7 +261,7 @@ mod tests {
 
     fn commit(list: &mut List, number: u64, tables: &[&str]) {
         let tables: Vec<Box<str>> = tables.iter().map(|&table| table.into()).collect();
-        list.shown.push_back(Arc::new(Commit { number, tables: tables.into() }));
+        list.shown.push_back(Arc::new(Commit { number, tables: tables.into(), keys: Box::default() }));
     }
 
     fn waiting(circle: &Circle) -> Vec<u64> {

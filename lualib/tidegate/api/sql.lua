@@ -3,7 +3,7 @@
 local _, native, base = ...
 
 local setmetatable, type, select, error, tostring, pcall = setmetatable, type, select, error, tostring, pcall
-local tonumber, ipairs, concat = tonumber, ipairs, table.concat
+local tonumber, ipairs, pairs, concat = tonumber, ipairs, pairs, table.concat
 local running, unpack = coroutine.running, unpack
 local query, exec, open, close, is_open = native.query, native.exec, native.open, native.close, native.is_open
 local rows, next_row, columns, version = native.rows, native.next, native.columns, native.version
@@ -171,22 +171,23 @@ local function listen(self, listening, message, code, state)
     return setmetatable(self, Changes)
 end
 
--- Hears of commits that change the tables of the list `options.tables`, or any without it; those behind `options.after`.
+-- Hears of commits that change the tables of the list `options.tables`, or any without it; those behind `options.after`. With
+-- `options.keys` they have the keys of changed rows.
 function Schema:changes(options)
     options = options or {}
     if type(options) ~= "table" then
         return fail("bad argument #1 to 'changes' (table expected, got " .. type(options) .. ")")
     end
     local tables = options.tables or {}
-    return listen({ timeout = options.timeout }, changes(self.name, options.after, unpack(tables)))
+    return listen({ timeout = options.timeout }, changes(self.name, options.after, options.keys, unpack(tables)))
 end
 
 -- A commit as a table; without a list of tables it stands for commits that nobody knows any more.
-local function commit(number, tables)
+local function commit(number, tables, keys)
     if not number then
         return nil, tables
     end
-    return { number = number, tables = tables, missed = not tables }
+    return { number = number, tables = tables, keys = keys, missed = not tables }
 end
 
 function Changes:next(timeout)
@@ -327,6 +328,22 @@ function Schema:transaction(body, ...)
     end
     transactions[self.name] = transaction
     return end_outer(transaction, transactions, pcall(body, transaction, ...))
+end
+
+-- For publishing within a transaction: its methods, and the one that the running light thread is in. Of several nobody can tell
+-- which is meant.
+base.sql = { Transaction = Transaction }
+
+function base.sql.current()
+    local found
+    for name in pairs(open_in[running() or nobody] or {}) do
+        local transaction = transaction_of(open_in[running() or nobody], name)
+        if transaction and found then
+            return fail("transactions on several schemas are open: the transaction's own publish tells which is meant")
+        end
+        found = found or transaction
+    end
+    return found
 end
 
 -- The module: a schema by name, or the first that the configuration names.

@@ -173,7 +173,182 @@ Content-Type: text/event-stream
 sql_events: Unknown database 'nowhere'
 
 
-=== TEST 4: tables have the name of their schema in front
+=== TEST 4: keys of changed rows, in Lua and as events
+--- tidegate_only
+--- main_config
+database { path data; schema test init=init.sql; }
+--- user_files
+>>> ../init.sql
+create table cats (id int primary key, name varchar(20));
+create table prices (at datetime, what varbinary(8), cents decimal(6,2), primary key (at, what, cents));
+create table log (n int);
+create table secret (id int primary key);
+--- config
+location = /events { sql_events test.cats test.prices test.log keys; }
+location = /main {
+    content_by_lua_block {
+        local sql = require "tidegate.sql"
+        local changes = assert(sql.changes { tables = { "cats", "prices", "log" }, keys = true, timeout = 20 })
+        local plain = assert(sql.changes { timeout = 20 })
+        local sock = ngx.socket.tcp()
+        sock:settimeout(20000)
+        local function connect(last)
+            assert(sock:connect("127.0.0.1", $TEST_PORT))
+            local id = last and "Last-Event-ID: " .. last .. "\r\n" or ""
+            assert(sock:send("GET /events HTTP/1.0\r\nHost: a\r\n" .. id .. "\r\n"))
+            assert(sock:receiveuntil("\r\n\r\n")())
+            assert(sock:receiveuntil("\n\n")())
+        end
+        local function event()
+            return (assert(sock:receiveuntil("\n\n")()):match('"keys":(.+)}$'))
+        end
+        local function list(keys)
+            for index, key in ipairs(keys) do
+                if type(key) == "table" then
+                    key[2] = key[2]:gsub(".", function(byte) return string.format("%02x", byte:byte()) end)
+                    key = table.concat(key, "/")
+                else
+                    key = type(key) .. " " .. key
+                end
+                keys[index] = key
+            end
+            return table.concat(keys, " ")
+        end
+        local function heard()
+            local commit = assert(changes:next())
+            for _, name in ipairs { "cats", "log", "prices", "secret" } do
+                local keys = commit.keys[name]
+                if keys then
+                    ngx.say(name, ": ", keys.unknown or list(keys.inserted) .. "; " .. list(keys.updated) .. "; " .. list(keys.deleted))
+                end
+            end
+        end
+        connect()
+        assert(sql.exec("insert into cats values (1, 'a'), (2, 'b')"))
+        heard()
+        ngx.say(event(), " ", tostring(plain:next().keys))
+        assert(sql.transaction(function(tx)
+            assert(tx:exec("update cats set id = 3 where id = 2"))
+            assert(tx:exec("update cats set name = 'c' where id = 1"))
+            assert(tx:exec("insert into prices values ('2026-01-02 03:04:05', x'ff00', 1.5)"))
+            assert(tx:exec("insert into log values (1)"))
+            assert(tx:exec("insert into secret values (1)"))
+        end))
+        heard()
+        ngx.say(event())
+        local last = string.format("%d", sql.version("cats"))
+        sock:close()
+        -- The client is away, and hears of everything when it comes back.
+        assert(sql.exec("delete from cats where id = 3"))
+        assert(sql.exec("insert into cats with recursive r as (select 10 as n union all select n + 1 from r where n < 1100) select n, '' from r"))
+        assert(sql.exec("truncate cats"))
+        connect(last)
+        for _ = 1, 3 do
+            heard()
+            ngx.say(event())
+        end
+    }
+}
+--- request
+GET /main
+--- response_body
+cats: number 1 number 2; ; 
+{"cats":{"inserted":[1,2],"updated":[],"deleted":[]}} nil
+cats: number 3; number 1; number 2
+log: no primary key
+prices: 2026-01-02 03:04:05/ff00/1.50; ; 
+{"cats":{"inserted":[3],"updated":[1],"deleted":[2]},"log":{"unknown":"no primary key"},"prices":{"inserted":[["2026-01-02 03:04:05","/wA=",1.50]],"updated":[],"deleted":[]}}
+cats: ; ; number 3
+{"cats":{"inserted":[],"updated":[],"deleted":[3]}}
+cats: too many
+{"cats":{"unknown":"too many"}}
+cats: not noted
+{"cats":{"unknown":"not noted"}}
+--- timeout: 30s
+
+
+=== TEST 5: keys of rows that other ports change
+--- tidegate_only
+--- main_config
+database {
+    path data;
+    schema test init=init.sql;
+    listen unix:write.sock handlersocket write;
+    listen unix:memcached.sock memcached table=test.kv;
+}
+--- user_files
+>>> ../init.sql
+create table cats (id int primary key, name varchar(20));
+create table toys (id int primary key, cat int, foreign key (cat) references cats (id) on delete cascade);
+insert into cats values (1, 'Tom'), (2, 'Kit');
+insert into toys values (10, 1), (11, 2);
+--- http_config
+upstream test { drizzle_server embedded dbname=test; }
+--- config
+location = /sql {
+    drizzle_query "update cats set name = 'Max' where id = 2";
+    drizzle_pass test;
+}
+location = /main {
+    content_by_lua_block {
+        local sql = require "tidegate.sql"
+        local changes = assert(sql.changes { keys = true, timeout = 20 })
+        local function connect(name)
+            local sock = ngx.socket.tcp()
+            sock:settimeout(20000)
+            assert(sock:connect("unix:$TEST_DIR/" .. name .. ".sock"))
+            return sock
+        end
+        local function heard(what)
+            local commit = assert(changes:next())
+            local out = { what }
+            for _, name in ipairs(commit.tables) do
+                local keys = commit.keys[name]
+                out[#out + 1] = name .. " +" .. table.concat(keys.inserted, ",") .. " ~" .. table.concat(keys.updated, ",") .. " -" .. table.concat(keys.deleted, ",")
+            end
+            ngx.say(table.concat(out, " | "))
+        end
+        local sock = connect("write")
+        local function ask(line)
+            assert(sock:send(line .. "\n"))
+            return (assert(sock:receive("*l")):gsub("\t", " "))
+        end
+        ask("P\t1\ttest\tcats\tPRIMARY\tid,name")
+        heard(ask("1\t+\t2\t7\tSam"))
+        ngx.say(ask("1\t+\t2\t7\tSam"))
+        heard(ask("1\t=\t1\t7\t1\t0\tU\t8\tSam"))
+        heard(ask("1\t=\t1\t1\t1\t0\tD"))
+        sock:close()
+        sock = connect("memcached")
+        local function say(lines)
+            assert(sock:send(lines .. "\r\n"))
+            return assert(sock:receive("*l"))
+        end
+        heard(say("set a 0 0 1\r\nx"))
+        ngx.say(say("add a 0 0 1\r\nx"))
+        heard(say("set a 0 0 1\r\n5"))
+        heard(say("incr a 1"))
+        heard(say("delete a"))
+        heard(ngx.location.capture("/sql").status)
+    }
+}
+--- request
+GET /main
+--- response_body
+0 1 | cats +7 ~ -
+1 1 121
+0 1 1 | cats +8 ~ -7 | toys + ~ -
+0 1 1 | cats + ~ -1 | toys + ~ -10
+STORED | kv +a ~ -
+NOT_STORED
+STORED | kv + ~a -
+6 | kv + ~a -
+DELETED | kv + ~ -a
+200 | cats + ~2 - | toys + ~ -
+--- timeout: 30s
+
+
+=== TEST 6: tables have the name of their schema in front
 --- tidegate_only
 --- config
 location / { sql_events cats; }
@@ -182,7 +357,7 @@ location / { sql_events cats; }
 no schema in "cats" in "sql_events" directive
 
 
-=== TEST 5: tables of one schema
+=== TEST 7: tables of one schema
 --- tidegate_only
 --- config
 location / { sql_events test.cats other.dogs; }

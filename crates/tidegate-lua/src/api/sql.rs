@@ -221,17 +221,17 @@ fn version(lua: &mut Lua) -> CResult {
     Ok(1)
 }
 
-/// `changes(schema, after or nil, table…)`: what hears of commits, or the error.
+/// `changes(schema, after or nil, whether keys are wanted, table…)`: what hears of commits, or the error.
 fn changes(lua: &mut Lua) -> CResult {
     check_wait(lua)?;
     let schema = String::from_utf8_lossy(lua.check_bytes(1)?).into_owned();
     let after = if lua.type_of(2) == Type::Nil { None } else { Some(lua.check_number(2)? as u64) };
     let mut tables = Vec::new();
-    for index in 3..=lua.top() {
+    for index in 4..=lua.top() {
         tables.push(String::from_utf8_lossy(lua.check_bytes(index)?).into_owned());
     }
-    let names: Vec<&str> = tables.iter().map(String::as_str).collect();
-    match changes::Changes::new(&schema, &names, after) {
+    let wanted = changes::Wanted { tables, keys: lua.to_bool(3) };
+    match changes::Changes::new(&schema, wanted, after) {
         Ok(changes) => {
             own(&changes);
             push_userdata(lua, changes::Handle(changes));

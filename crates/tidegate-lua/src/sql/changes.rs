@@ -5,9 +5,9 @@ use std::ffi::CStr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tidegate_sql::{Heard, Listening};
+use tidegate_sql::{Commit, Heard, Key, KeyValue, Listening, TableKeys};
 
-use super::{Refusal, engine};
+use super::{EXACT_MAX, Refusal, engine};
 use crate::error::CResult;
 use crate::socket::Closing;
 use crate::stack::Lua;
@@ -18,6 +18,15 @@ pub(crate) struct Changes {
     /// Away while a light thread waits for the next commit.
     listening: RefCell<Option<Listening>>,
     is_closed: Cell<bool>,
+    wanted: Wanted,
+}
+
+/// What a script wants to hear of.
+pub(crate) struct Wanted {
+    /// None for all.
+    pub(crate) tables: Vec<String>,
+    /// The keys of changed rows too.
+    pub(crate) keys: bool,
 }
 
 /// What the script holds.
@@ -31,7 +40,7 @@ impl Userdata for Handle {
 
 /// What waiting for a commit has come to.
 pub(crate) enum Next {
-    Heard(Heard),
+    Heard(Heard, Rc<Changes>),
     /// There is none in time.
     Timeout,
     /// There can be none any more.
@@ -40,13 +49,17 @@ pub(crate) enum Next {
 }
 
 impl Changes {
-    /// Listens to the tables of a schema, behind the commit `after` if that is given.
+    /// Listens to tables of a schema, behind the commit `after` if that is given.
     ///
     /// # Errors
     /// No engine, no such schema, a schema that has failed.
-    pub(crate) fn new(schema: &str, tables: &[&str], after: Option<u64>) -> Result<Rc<Self>, Refusal> {
-        let listening = engine()?.listen(schema, tables, after)?;
-        Ok(Rc::new(Self { listening: RefCell::new(Some(listening)), is_closed: Cell::new(false) }))
+    pub(crate) fn new(schema: &str, wanted: Wanted, after: Option<u64>) -> Result<Rc<Self>, Refusal> {
+        let names: Vec<&str> = wanted.tables.iter().map(String::as_str).collect();
+        let mut listening = engine()?.listen(schema, &names, after)?;
+        if wanted.keys {
+            listening = listening.with_keys();
+        }
+        Ok(Rc::new(Self { listening: RefCell::new(Some(listening)), is_closed: Cell::new(false), wanted }))
     }
 
     /// Waits for the next commit, for `time` at most.
@@ -60,7 +73,7 @@ impl Changes {
             None => Ok(listening.next().await),
         };
         match heard {
-            Ok(Some(heard)) => Next::Heard(heard),
+            Ok(Some(heard)) => Next::Heard(heard, Rc::clone(&self)),
             Ok(None) => Next::Over,
             Err(_) => Next::Timeout,
         }
@@ -82,11 +95,11 @@ impl Drop for Taken<'_> {
 }
 
 impl Next {
-    /// Pushes `number, tables…`; `number, nil` where commits were missed; `nil` and why there is none.
+    /// Pushes `number, tables, keys`, the last for a script that wants them; `number` where commits were missed; `nil` and why there is none.
     pub(crate) fn push(&self, lua: &mut Lua) -> CResult {
         match self {
-            Next::Heard(Heard::Commit(commit)) => {
-                lua.reserve(4)?;
+            Next::Heard(Heard::Commit(commit), changes) => {
+                lua.reserve(16)?;
                 lua.push_number(commit.number as f64);
                 lua.push_table(i32::try_from(commit.tables.len()).unwrap_or(0), 0);
                 let list = lua.top();
@@ -94,9 +107,13 @@ impl Next {
                     lua.push_bytes(name.as_bytes());
                     lua.raw_set_index(list, number);
                 }
-                Ok(2)
+                if !changes.wanted.keys {
+                    return Ok(2);
+                }
+                push_keys(lua, commit, &changes.wanted.tables);
+                Ok(3)
             }
-            Next::Heard(Heard::Missed(number)) => {
+            Next::Heard(Heard::Missed(number), _) => {
                 lua.push_number(*number as f64);
                 Ok(1)
             }
@@ -104,6 +121,62 @@ impl Next {
             Next::Over => Ok(Refusal::plain("closed").push(lua)),
             Next::Refused(reason) => Ok(Refusal::plain(*reason).push(lua)),
         }
+    }
+}
+
+/// Pushes what a commit has done to the rows of the tables that a script has named: `{ table = { inserted = {…}, … } }`.
+fn push_keys(lua: &mut Lua, commit: &Commit, tables: &[String]) {
+    lua.push_table(0, 0);
+    let all = lua.top();
+    for (table, keys) in commit.keys().filter(|(table, _)| tables.is_empty() || tables.iter().any(|name| name == table))
+    {
+        lua.push_table(0, 3);
+        let of_table = lua.top();
+        match keys {
+            TableKeys::Known(keys) => {
+                for (name, keys) in
+                    [("inserted", &keys.inserted), ("updated", &keys.updated), ("deleted", &keys.deleted)]
+                {
+                    lua.push_table(i32::try_from(keys.len()).unwrap_or(0), 0);
+                    let list = lua.top();
+                    for (number, key) in (1..).zip(keys) {
+                        push_key(lua, key);
+                        lua.raw_set_index(list, number);
+                    }
+                    lua.raw_set_field(of_table, name.as_bytes());
+                }
+            }
+            other => {
+                lua.push_bytes(other.why_unknown().unwrap_or_default().as_bytes());
+                lua.raw_set_field(of_table, b"unknown");
+            }
+        }
+        lua.raw_set_field(all, table.as_bytes());
+    }
+}
+
+/// Pushes a key: the value, or a list of several values.
+fn push_key(lua: &mut Lua, key: &Key) {
+    if let [value] = &**key {
+        return push_value(lua, value);
+    }
+    lua.push_table(i32::try_from(key.len()).unwrap_or(0), 0);
+    let list = lua.top();
+    for (number, value) in (1..).zip(key) {
+        push_value(lua, value);
+        lua.raw_set_index(list, number);
+    }
+}
+
+/// Pushes a value as one of a row.
+fn push_value(lua: &Lua, value: &KeyValue) {
+    match value {
+        KeyValue::Int(value) if value.unsigned_abs() <= EXACT_MAX as u64 => lua.push_number(*value as f64),
+        KeyValue::Int(value) => lua.push_bytes(itoa::Buffer::new().format(*value).as_bytes()),
+        KeyValue::Uint(value) if *value <= EXACT_MAX as u64 => lua.push_number(*value as f64),
+        KeyValue::Uint(value) => lua.push_bytes(itoa::Buffer::new().format(*value).as_bytes()),
+        KeyValue::Double(value) => lua.push_number(*value),
+        KeyValue::Decimal(bytes) | KeyValue::Text(bytes) | KeyValue::Binary(bytes) => lua.push_bytes(bytes),
     }
 }
 

@@ -1,7 +1,7 @@
 //! How the catalogue comes from the file: all of it, or the tables that have changed.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::{Arc, atomic::Ordering},
 };
 
@@ -50,7 +50,7 @@ pub(crate) fn load(conn: &Conn, old: Option<&Catalog>) -> Result<Option<Catalog>
     }
     let collation = meta("collation")?.and_then(|id| u16::try_from(id).ok()).map(Collation);
     let commits_reserved = meta("commits")?.and_then(|number| u64::try_from(number).ok()).unwrap_or(0);
-    let mut catalog = Catalog { tables: BTreeMap::new(), collation, commits_reserved };
+    let mut catalog = Catalog { collation, commits_reserved, ..Catalog::default() };
     for table in load_tables(conn, old).map_err(internal)? {
         catalog.tables.insert(table.name.clone(), Arc::new(table));
     }
@@ -67,6 +67,7 @@ pub(crate) fn renewed(conn: &Conn, old: &Catalog, tables: &BTreeSet<i64>) -> Res
         tables: others.map(|(name, table)| (name.clone(), Arc::clone(table))).collect(),
         collation: old.collation,
         commits_reserved: old.commits_reserved,
+        ..Catalog::default()
     };
     for id in tables {
         for row in rows(conn, &format!("{TABLE_ROWS} WHERE id = {id}"))? {

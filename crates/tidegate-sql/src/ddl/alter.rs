@@ -15,19 +15,23 @@ use super::{
     internal, keys, next_table_id, physical, schema_of,
 };
 use crate::{
-    catalog::{self, Catalog, Column, Default, Table, same_name},
-    coerce::Target,
+    catalog::{self, Catalog, Column, Table, same_name},
     engine::Schema,
     errors,
     exec::{
+        Out,
         bind::Constants,
-        rules::{RuleKind, check_cascades, rules_of},
+        copy::Origin,
+        params::Params,
+        prepared::Prepared,
+        rules::{check_cascades, rules_of},
+        target_table::TargetTable,
+        write::Writer,
     },
     parse::{AlterItem, ColumnSpec, IndexSpec, KeyKind, TableName, alter::Place, ddl::TableOptions},
     session::Core,
     store::conn::{Cell, Conn, Step},
-    value::{Base, Datum, Rep, SqlType},
-    variables,
+    value::{Base, Rep, SqlType},
 };
 
 /// Carries out ALTER TABLE; answers how many rows MariaDB would have copied, which is what clients are told.
@@ -478,74 +482,23 @@ fn copy_rows(core: &Core, conn: &mut Conn, schema: &Arc<Schema>, old: &Table, ne
     // while definitions change (`change`), so nothing happens to their rows when the old table goes.
     let copy_id = next_table_id(conn)?;
     conn.execute(&new.create_sql_as(copy_id)).map_err(internal)?;
+    let to = TargetTable::of(&session_of(core, schema), schema, &Arc::new(Table { id: copy_id, ..copy(new) }))?;
+    let origin = |column: &Column| match old.columns.iter().position(|known| known.id == column.id) {
+        _ if column.generated.is_some() => Origin::Default,
+        Some(position) if same_storage(&old.columns[position], column) => Origin::Same(position),
+        Some(position) => Origin::Converted(position, Out::of(&old.columns[position].ty)),
+        None => Origin::added(column),
+    };
+    let origins: Vec<Origin> = new.columns.iter().map(origin).collect();
     let source: Vec<String> = old.columns.iter().map(|column| format!("c{}", column.id)).collect();
     let mut read =
         conn.prepare(&format!("SELECT {} FROM t{} ORDER BY rowid", source.join(", "), old.id)).map_err(internal)?;
-    let columns: Vec<String> = new.columns.iter().map(|column| format!("c{}", column.id)).collect();
-    let params: Vec<String> = (1..=columns.len()).map(|number| format!("?{number}")).collect();
-    let mut write = conn
-        .prepare(&format!("INSERT INTO t{copy_id} ({}) VALUES ({})", columns.join(", "), params.join(", ")))
-        .map_err(internal)?;
-    let strict = core.env.sql_mode.get() & (variables::STRICT_TRANS_TABLES | variables::STRICT_ALL_TABLES) != 0;
-    let rules = rules_of(&session_of(core, schema), new)?;
-    let mut rules =
-        rules.iter().map(|rule| Ok((rule, conn.prepare(&rule.sql).map_err(internal)?))).collect::<Res<Vec<_>>>()?;
-    let constants = Constants { sql: &[], literals: &[], params: crate::exec::params::Params::NONE, env: &core.env };
-    let (mut next_auto, mut rows) = (0, 0usize);
-    while read.step().map_err(internal)? == Step::Row {
-        rows += 1;
-        let mut row = Vec::with_capacity(new.columns.len());
-        for column in &new.columns {
-            let target = Target { schema: &schema.name, table: &new.name, column, row: rows, strict, env: &core.env };
-            let value = match old.columns.iter().position(|known| known.id == column.id) {
-                Some(position) if same_storage(&old.columns[position], column) => read.cell(position).to_owned(),
-                Some(position) => convert(&target, &old.columns[position], read.cell(position))?,
-                None if column.auto_increment => {
-                    next_auto += 1;
-                    Datum::Int(next_auto)
-                }
-                None => match &column.default {
-                    Default::Literal { value, .. } => value.clone(),
-                    Default::Now if column.ty.rep() == Rep::Timestamp => {
-                        Datum::Int(core.env.now_micros() / 1_000_000 * 1_000_000)
-                    }
-                    Default::Now => Datum::Int(core.env.now_local().truncate(column.ty.decimals).pack()),
-                    _ if column.nullable || column.generated.is_some() => Datum::Null,
-                    _ => target.implicit_default(),
-                },
-            };
-            row.push(value);
-        }
-        for (rule, stmt) in &mut rules {
-            match &rule.kind {
-                RuleKind::Check(name) => {
-                    if !rule.passes(stmt, &constants, &row)? {
-                        return Err(errors::check_failed(name, &schema.name, &old.name));
-                    }
-                }
-                RuleKind::Default(position)
-                    if old.columns.iter().any(|known| known.id == new.columns[*position].id) => {}
-                RuleKind::Default(position) | RuleKind::Generated(position) => {
-                    let column = &new.columns[*position];
-                    let target =
-                        Target { schema: &schema.name, table: &new.name, column, row: rows, strict, env: &core.env };
-                    row[*position] = rule.stored(stmt, &constants, &row, &target)?;
-                }
-            }
-        }
-        for (index, value) in row.iter().enumerate() {
-            write.bind(index + 1, value.as_cell()).map_err(internal)?;
-        }
-        if let Err(error) = write.run() {
-            // Other unique indexes come when all rows are there: this is the row id.
-            let id = match new.rowid_column().map(|position| &row[position]) {
-                Some(Datum::Int(id)) => id.to_string(),
-                _ => String::new(),
-            };
-            return Err(if error.is_unique() { errors::duplicate_entry(id, "PRIMARY") } else { internal(error) });
-        }
-    }
-    drop((read, write, rules));
+    let (constants, mut stmts) =
+        (Constants { sql: &[], literals: &[], params: Params::NONE, env: &core.env }, Prepared::default());
+    let memory_max = core.engine.settings.statement_memory_max();
+    let mut writer = Writer { conn, constants, env: &core.env, memory_max, stmts: &mut stmts, notes: None };
+    let rows = writer.copy_rows(&to, &origins, &mut read)?;
+    drop((read, stmts));
     physical::replace(conn, old.id, copy_id, &new.create_sql_as(old.id))?;
     for index in &new.indexes {
         if let Some(sql) = new.create_index_sql(index) {
@@ -553,26 +506,8 @@ fn copy_rows(core: &Core, conn: &mut Conn, schema: &Arc<Schema>, old: &Table, ne
         }
     }
     new.state.changes.forget_in(conn, &new.physical()).map_err(internal)?;
-    if next_auto > 0 {
-        new.state.next_auto.store(next_auto as u64 + 1, Ordering::Release);
+    if rows > 0 && origins.iter().any(|origin| matches!(origin, Origin::Number)) {
+        new.state.next_auto.store(rows as u64 + 1, Ordering::Release);
     }
     Ok(rows as u64)
-}
-
-/// A value of an old column for a new one.
-fn convert(target: &Target<'_>, old: &Column, cell: Cell<'_>) -> Res<Datum> {
-    let value = crate::exec::Out::of(&old.ty).value_for(cell, &target.column.ty);
-    let stored = target.coerce(value).map_err(|error| match error.code {
-        1406 => errors::data_truncated(&target.column.name, target.row),
-        _ => error,
-    })?;
-    if stored.is_null() && !target.column.nullable {
-        let error = errors::data_truncated(&target.column.name, target.row);
-        if target.strict {
-            return Err(error);
-        }
-        target.env.warn(error);
-        return Ok(target.implicit_default());
-    }
-    Ok(stored)
 }

@@ -5,11 +5,11 @@ use tidegate_rows::ServerError;
 
 use super::{
     Out,
+    target_table::{TargetTable, UniqueKey},
     write::{Res, Writer, internal},
 };
 use crate::{
     catalog::{ForeignKey, Index, Table},
-    engine::Schema,
     errors,
     parse::KeyKind,
     row_locks::Resource,
@@ -74,28 +74,15 @@ pub(super) fn entry(table: &Table, index: &Index, row: &[Datum]) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// The indexes that keep rows out, in the order in which MariaDB looks at them: the primary key, those without NULL, the rest.
-fn unique_indexes(table: &Table) -> Vec<&Index> {
-    let is_nullable = |index: &Index| {
-        let mut columns = index.parts.iter().filter_map(|part| table.position(part.column));
-        columns.any(|position| table.columns[position].nullable)
-    };
-    let mut unique: Vec<&Index> = table.indexes.iter().filter(|index| index.kind != KeyKind::Plain).collect();
-    unique.sort_by_key(|index| (index.kind != KeyKind::Primary, is_nullable(index)));
-    unique
-}
-
 impl Writer<'_> {
     /// The first row that keeps a new one out, in the order of the indexes.
-    pub(super) fn conflict<'t>(&mut self, table: &'t Table, row: &[Datum]) -> Res<Option<(i64, &'t Index)>> {
-        for index in unique_indexes(table) {
-            let columns: Vec<usize> = index.parts.iter().filter_map(|part| table.position(part.column)).collect();
-            if columns.iter().any(|column| row[*column].is_null()) {
+    pub(super) fn conflict<'t>(&mut self, to: &'t TargetTable, row: &[Datum]) -> Res<Option<(i64, &'t Index)>> {
+        for key in to.unique_keys() {
+            if key.columns.iter().any(|column| row[*column].is_null()) {
                 continue;
             }
-            let found = self.conflict_on(table, index, row)?;
-            if found.is_some() {
-                return Ok(found);
+            if let Some(rowid) = self.conflict_on(key, row)? {
+                return Ok(Some((rowid, key.index_of(&to.table))));
             }
         }
         Ok(None)
@@ -105,39 +92,29 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// [`errors::STOPPED`] if somebody has locked it.
-    pub(super) fn keep_conflict(
-        &mut self,
-        schema: &Schema,
-        table: &Table,
-        rowid: i64,
-        index: &Index,
-        row: &[Datum],
-    ) -> Res<()> {
+    pub(super) fn keep_conflict(&mut self, to: &TargetTable, rowid: i64, index: &Index, row: &[Datum]) -> Res<()> {
+        let table = &to.table;
         let place = |name: &str| table.position(name.strip_prefix('c')?.parse().ok()?);
         let value = |name: &str| place(name).map_or(Cell::Null, |position| row[position].as_cell());
         let index = (index.kind != KeyKind::Primary).then_some(index.id);
-        self.meet(schema, table, |watch| watch.keep_key((table.id, rowid), index, value))
+        self.meet(&to.schema, table, |watch| watch.keep_key((table.id, rowid), index, value))
     }
 
     /// As [`child_error`](Self::child_error); [`errors::STOPPED`] if somebody is about to make the parent, or to remove it.
-    pub(super) fn refused_child(
-        &mut self,
-        error: &SqliteError,
-        schema: &Schema,
-        table: &Table,
-        row: &[Datum],
-    ) -> ServerError {
+    pub(super) fn refused_child(&mut self, error: &SqliteError, to: &TargetTable, row: &[Datum]) -> ServerError {
+        let table = &to.table;
         let place = |name: &str| table.position(name.strip_prefix('c')?.parse().ok()?);
         let value = |name: &str| place(name).map_or(Cell::Null, |position| row[position].as_cell());
         let kept = match is_foreign_key(error) {
-            true => self.meet(schema, table, |watch| watch.keep_parents(table.id, value)),
+            true => self.meet(&to.schema, table, |watch| watch.keep_parents(table.id, value)),
             false => self.go_on(),
         };
-        kept.err().unwrap_or_else(|| self.child_error(error, schema, table, row))
+        kept.err().unwrap_or_else(|| self.child_error(error, to, row))
     }
 
     /// The error of a row whose parent is missing: 1452 with the key that refused it.
-    fn child_error(&self, error: &SqliteError, schema: &Schema, table: &Table, row: &[Datum]) -> ServerError {
+    fn child_error(&self, error: &SqliteError, to: &TargetTable, row: &[Datum]) -> ServerError {
+        let table = &to.table;
         if !is_foreign_key(error) || task::has_error() {
             return write_error(error, false);
         }
@@ -169,21 +146,15 @@ impl Writer<'_> {
         };
         let key = table.foreign_keys.iter().find(missing).or(table.foreign_keys.first());
         match key {
-            Some(key) => errors::child_row(key_text(&schema.name, table, key)),
+            Some(key) => errors::child_row(key_text(&to.schema.name, table, key)),
             None => write_error(error, false),
         }
     }
 
     /// As [`parent_error`](Self::parent_error); [`errors::STOPPED`] if somebody is about to change a row that refers to this one.
-    pub(super) fn refused_parent(
-        &mut self,
-        error: &SqliteError,
-        schema: &Schema,
-        table: &Table,
-        rowid: i64,
-    ) -> ServerError {
-        let met = if is_foreign_key(error) { self.meet_children(schema, table, rowid) } else { Ok(()) };
-        met.err().unwrap_or_else(|| self.parent_error(error, schema, table))
+    pub(super) fn refused_parent(&mut self, error: &SqliteError, of: &TargetTable, rowid: i64) -> ServerError {
+        let met = if is_foreign_key(error) { self.meet_children(of, rowid) } else { Ok(()) };
+        met.err().unwrap_or_else(|| self.parent_error(error, of))
     }
 
     /// Sees that nobody is about to change the rows that refer to a row. A transaction of several statements keeps the first of each
@@ -191,35 +162,34 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// [`errors::STOPPED`] if somebody is.
-    pub(super) fn meet_children(&mut self, schema: &Schema, table: &Table, rowid: i64) -> Res<()> {
+    pub(super) fn meet_children(&mut self, of: &TargetTable, rowid: i64) -> Res<()> {
         if self.conn.watch().is_none() {
             return Ok(());
         }
-        let (catalog, physical) = (schema.catalog()?, table.physical());
-        for child in catalog.tables.values() {
-            for key in child.foreign_keys.iter().filter(|key| key.table.split('\0').nth(1) == Some(physical.as_str())) {
-                let pairs = key.columns.iter().zip(&key.references);
-                let equal: Vec<String> = pairs
-                    .filter_map(|(column, name)| Some(format!("p.{} = c.c{column}", name.split('\0').nth(1)?)))
-                    .collect();
-                let sql = format!(
-                    "SELECT c.rowid FROM {physical} AS p JOIN t{} AS c ON {} WHERE p.rowid = ?1",
-                    child.id,
-                    equal.join(" AND ")
-                );
-                let mut stmt = self.conn.prepare(&sql).map_err(internal)?;
-                stmt.bind(1, Cell::Int(rowid)).map_err(internal)?;
-                let refuses = |action: &str| matches!(action, "RESTRICT" | "NO ACTION");
-                let mut is_reason = refuses(&key.on_delete) || refuses(&key.on_update);
-                while stmt.step().map_err(internal)? == Step::Row {
-                    let Cell::Int(rowid) = stmt.cell(0) else { continue };
-                    self.meet_row(child, rowid, false)?;
-                    if std::mem::take(&mut is_reason)
-                        && let Some(watch) = self.conn.watch()
-                    {
-                        watch.keep(Resource::Row { table: child.id, rowid });
-                        self.go_on()?;
-                    }
+        let physical = of.table.physical();
+        for reference in &of.references {
+            let (child, key) = (&reference.child, reference.key());
+            let pairs = key.columns.iter().zip(&key.references);
+            let equal: Vec<String> = pairs
+                .filter_map(|(column, name)| Some(format!("p.{} = c.c{column}", name.split('\0').nth(1)?)))
+                .collect();
+            let sql = format!(
+                "SELECT c.rowid FROM {physical} AS p JOIN t{} AS c ON {} WHERE p.rowid = ?1",
+                child.id,
+                equal.join(" AND ")
+            );
+            let mut stmt = self.conn.prepare(&sql).map_err(internal)?;
+            stmt.bind(1, Cell::Int(rowid)).map_err(internal)?;
+            let refuses = |action: &str| matches!(action, "RESTRICT" | "NO ACTION");
+            let mut is_reason = refuses(&key.on_delete) || refuses(&key.on_update);
+            while stmt.step().map_err(internal)? == Step::Row {
+                let Cell::Int(rowid) = stmt.cell(0) else { continue };
+                self.meet_row(child, rowid, false)?;
+                if std::mem::take(&mut is_reason)
+                    && let Some(watch) = self.conn.watch()
+                {
+                    watch.keep(Resource::Row { table: child.id, rowid });
+                    self.go_on()?;
                 }
             }
         }
@@ -227,18 +197,15 @@ impl Writer<'_> {
     }
 
     /// The error of a row that others refer to: 1451 with a key that forbids it.
-    pub(super) fn parent_error(&self, error: &SqliteError, schema: &Schema, table: &Table) -> ServerError {
+    pub(super) fn parent_error(&self, error: &SqliteError, of: &TargetTable) -> ServerError {
         if !is_foreign_key(error) || task::has_error() {
             return write_error(error, true);
         }
-        let Ok(catalog) = schema.catalog() else { return write_error(error, true) };
-        let physical = table.physical();
-        let refers = |key: &ForeignKey| key.table.split('\0').nth(1) == Some(physical.as_str());
-        let keys: Vec<(&Table, &ForeignKey)> = catalog
-            .tables
-            .values()
-            .flat_map(|child| child.foreign_keys.iter().map(move |key| (&**child, key)))
-            .filter(|(_, key)| refers(key) && matches!(key.on_delete.as_str(), "RESTRICT" | "NO ACTION"))
+        let keys: Vec<(&Table, &ForeignKey)> = of
+            .references
+            .iter()
+            .map(|reference| (&*reference.child, reference.key()))
+            .filter(|(_, key)| matches!(key.on_delete.as_str(), "RESTRICT" | "NO ACTION"))
             .collect();
         let used = |(child, key): &&(&Table, &ForeignKey)| -> bool {
             let conditions: Vec<String> = key.columns.iter().map(|id| format!("c{id} IS NOT NULL")).collect();
@@ -246,7 +213,7 @@ impl Writer<'_> {
             self.conn.prepare(&sql).is_ok_and(|mut stmt| matches!(stmt.step(), Ok(Step::Row)))
         };
         match keys.iter().find(used).or(keys.first()) {
-            Some((child, key)) => errors::parent_row(key_text(&schema.name, child, key)),
+            Some((child, key)) => errors::parent_row(key_text(&of.schema.name, child, key)),
             None => write_error(error, true),
         }
     }
@@ -254,29 +221,23 @@ impl Writer<'_> {
     /// The duplicate-key error of an UPDATE: the row as it would have been.
     pub(super) fn update_conflict(
         &mut self,
-        schema: &Schema,
-        table: &Table,
+        to: &TargetTable,
         rowid: i64,
         changes: &[(usize, Datum)],
     ) -> Res<ServerError> {
-        let mut row = self.stored_row(table, rowid)?;
-        for (column, value) in changes {
-            row[*column] = value.clone();
-        }
-        let unique: Vec<&Index> = table.indexes.iter().filter(|index| index.kind != KeyKind::Plain).collect();
-        for index in unique {
-            let touched = index.parts.iter().any(|part| {
-                table
-                    .position(part.column)
-                    .is_some_and(|position| changes.iter().any(|(column, _)| *column == position))
-            });
-            if touched
-                && let Some((other, _)) = self.conflict_on(table, index, &row)?
+        let row = self.changed_row(to, rowid, changes)?;
+        // Here in the order of their definitions.
+        let mut keys: Vec<&UniqueKey> = to.unique_keys().iter().collect();
+        keys.sort_by_key(|key| key.index);
+        for key in keys {
+            if changes.iter().any(|(column, _)| key.columns.contains(column))
+                && let Some(other) = self.conflict_on(key, &row)?
                 && other != rowid
             {
-                self.meet_row(table, other, false)?;
-                self.keep_conflict(schema, table, other, index, &row)?;
-                return Ok(errors::duplicate_entry(entry(table, index, &row), &index.name));
+                let index = key.index_of(&to.table);
+                self.meet_row(&to.table, other, false)?;
+                self.keep_conflict(to, other, index, &row)?;
+                return Ok(errors::duplicate_entry(entry(&to.table, index, &row), &index.name));
             }
         }
         Ok(errors::duplicate_entry("", "PRIMARY"))
@@ -284,55 +245,29 @@ impl Writer<'_> {
 
     /// Whether REPLACE leaves the row that is in its way: where MariaDB updates the row instead of removing it, on the last unique
     /// index of a table that no foreign key refers to, and the new row is the same.
-    pub(super) fn keeps_row(
-        &mut self,
-        schema: &Schema,
-        table: &Table,
-        (rowid, index): (i64, &Index),
-        row: &[Datum],
-    ) -> Res<bool> {
-        let last = unique_indexes(table).pop();
-        if !last.is_some_and(|last| std::ptr::eq(last, index)) || self.stored_row(table, rowid)? != row {
-            return Ok(false);
-        }
-        let catalog = schema.catalog()?;
-        let physical = table.physical();
-        let mut keys = catalog.tables.values().flat_map(|child| &child.foreign_keys);
-        Ok(!keys.any(|key| key.table.split('\0').nth(1) == Some(physical.as_str())))
+    pub(super) fn keeps_row(&mut self, to: &TargetTable, (rowid, index): (i64, &Index), row: &[Datum]) -> Res<bool> {
+        let last = to.unique_keys().last().map(|key| key.index_of(&to.table));
+        let is_last = last.is_some_and(|last| std::ptr::eq(last, index));
+        Ok(is_last && to.references.is_empty() && self.whole_row(to, rowid)? == row)
     }
 
-    /// A row as it is in the table.
-    fn stored_row(&mut self, table: &Table, rowid: i64) -> Res<Vec<Datum>> {
-        let columns: Vec<String> = table.columns.iter().map(|column| format!("c{}", column.id)).collect();
-        let sql = format!("SELECT {} FROM t{} WHERE rowid = ?1", columns.join(", "), table.id);
-        let mut stmt = self.conn.prepare(&sql).map_err(internal)?;
-        stmt.bind(1, Cell::Int(rowid)).map_err(internal)?;
-        stmt.step().map_err(internal)?;
-        Ok((0..table.columns.len()).map(|index| stmt.cell(index).to_owned()).collect())
-    }
-
-    pub(super) fn conflict_on<'t>(
-        &mut self,
-        table: &Table,
-        index: &'t Index,
-        row: &[Datum],
-    ) -> Res<Option<(i64, &'t Index)>> {
-        let columns: Vec<usize> = index.parts.iter().filter_map(|part| table.position(part.column)).collect();
-        let conditions: Vec<String> = columns
-            .iter()
-            .enumerate()
-            .map(|(number, column)| format!("c{} = ?{}", table.columns[*column].id, number + 1))
-            .collect();
-        let sql = format!("SELECT rowid FROM t{} WHERE {}", table.id, conditions.join(" AND "));
-        let mut stmt = self.conn.prepare(&sql).map_err(internal)?;
-        for (number, column) in columns.iter().enumerate() {
+    /// The number of the row that has the same values in the columns of a unique index.
+    fn conflict_on(&mut self, key: &UniqueKey, row: &[Datum]) -> Res<Option<i64>> {
+        let mut stmt = self.prepared(&key.find)?;
+        for (number, column) in key.columns.iter().enumerate() {
             stmt.bind(number + 1, row[*column].as_cell()).map_err(internal)?;
         }
-        if stmt.step().map_err(internal)? == Step::Row
-            && let Cell::Int(rowid) = stmt.cell(0)
-        {
-            return Ok(Some((rowid, index)));
-        }
-        Ok(None)
+        let found = match stmt.step().map_err(internal)? {
+            Step::Row => {
+                if let Cell::Int(rowid) = stmt.cell(0) {
+                    Some(rowid)
+                } else {
+                    None
+                }
+            }
+            Step::Done => None,
+        };
+        self.stmts.keep(&key.find, stmt);
+        Ok(found)
     }
 }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use super::{
     conflict::{entry, is_foreign_key},
-    rules::{Rule, RuleKind},
+    rules::RuleKind,
+    target_table::TargetTable,
     write::{Res, ReturnedRows, Writer, Written, internal},
 };
 use crate::{
     catalog::{Default, Table},
-    engine::Schema,
+    ddl::temporary::shown,
     errors,
     store::conn::{Cell, Stmt},
     translate::{
@@ -37,9 +38,9 @@ impl Writer<'_> {
     /// # Errors
     /// MySQL's.
     pub(crate) fn insert(&mut self, plan: &InsertPlan) -> Res<Written> {
-        let table = &plan.table;
+        let table = &plan.to.table;
         let mut run = InsertRun {
-            stmt: self.main(|| insert_sql(table))?,
+            stmt: self.prepared(plan.to.insert_text())?,
             written: Written {
                 touched: vec![Arc::clone(&table.state)],
                 returned: plan.returning.as_ref().map(|returning| ReturnedRows::new(&returning.returned)),
@@ -56,14 +57,9 @@ impl Writer<'_> {
         let result = self.insert_rows(plan, &mut run);
         self.env.set_abort_on_warning(false);
         self.env.ignoring.set(false);
-        run.stmt.reset();
-        run.stmt.clear_bindings();
-        if let Err(error) = result {
-            self.stmts.push(run.stmt);
-            return Err(error);
-        }
         let InsertRun { stmt, mut written, rows, duplicates, single, .. } = run;
-        self.stmts.push(stmt);
+        self.stmts.keep_in_any_case(plan.to.insert_text(), stmt);
+        result?;
         if plan.query.is_some() && plan.on_duplicate.is_some() && written.last_insert_id.is_none() {
             // Here MariaDB answers generated values only.
             written.insert_id = 0;
@@ -78,10 +74,11 @@ impl Writer<'_> {
         if let Some(feed) = &plan.query {
             let rows = self.collect(feed)?;
             for (number, row) in rows.iter().enumerate() {
-                let (values, pending) = self.row_of(plan, number + 1, false, |index| {
-                    let column = &plan.table.columns[plan.columns[index]];
-                    Ok(Given::Value(feed.outs[index].value_for(row[index].as_cell(), &column.ty)))
-                })?;
+                let (values, pending) =
+                    self.row_of((&plan.to, &plan.columns), number + 1, false, plan.ignore, |_, index| {
+                        let column = &plan.to.table.columns[plan.columns[index]];
+                        Ok(Given::Value(feed.outs[index].value_for(row[index].as_cell(), &column.ty)))
+                    })?;
                 self.insert_one(plan, run, values, &pending, row)?;
             }
             return Ok(());
@@ -107,8 +104,8 @@ impl Writer<'_> {
         let evaluated = row.feed.as_ref().map(|feed| self.collect(feed)).transpose()?;
         let outs = row.feed.as_ref().map_or(&[][..], |feed| &feed.outs);
         let constants = self.constants;
-        self.row_of(plan, number, single, |index| {
-            let target = &plan.table.columns[plan.columns[index]].ty;
+        self.row_of((&plan.to, &plan.columns), number, single, plan.ignore, |_, index| {
+            let target = &plan.to.table.columns[plan.columns[index]].ty;
             Ok(match row.values.get(index) {
                 None | Some(Cellish::Default) => Given::Default,
                 Some(Cellish::Const(source)) => match constants.plain(source, target) {
@@ -138,20 +135,21 @@ impl Writer<'_> {
     /// All columns of a new row: given values coerced, the others by default; and those whose default is an expression.
     pub(super) fn row_of<'v>(
         &mut self,
-        plan: &InsertPlan,
+        (to, columns): (&TargetTable, &[usize]),
         number: usize,
         single: bool,
-        mut given: impl FnMut(usize) -> Res<Given<'v>>,
+        ignore: bool,
+        mut given: impl FnMut(&Self, usize) -> Res<Given<'v>>,
     ) -> Res<(Vec<Datum>, Vec<usize>)> {
-        let table = &plan.table;
+        let table = &to.table;
         let mut row: Vec<Option<Datum>> = vec![None; table.columns.len()];
-        for (index, &column) in plan.columns.iter().enumerate() {
-            let given = given(index)?;
+        for (index, &column) in columns.iter().enumerate() {
+            let given = given(self, index)?;
             if matches!(given, Given::Default) {
                 continue;
             }
             if table.columns[column].generated.is_some() {
-                self.generated_value(table, column, plan.ignore)?;
+                self.generated_value(table, column, ignore)?;
                 continue;
             }
             if let Given::Stored(value) = given {
@@ -162,7 +160,7 @@ impl Writer<'_> {
                 Given::Late(late) => Some((self.late(late, |value| stored_so_far(table, &row, value))?, &late.out)),
                 _ => None,
             };
-            let target = self.target(&plan.schema, table, column, number, plan.ignore);
+            let target = self.target(to, column, number, ignore);
             let value = match (given, &late) {
                 (Given::Value(value), _) => value,
                 (_, Some((value, out))) => out.value_for(value.as_cell(), &target.column.ty),
@@ -180,7 +178,7 @@ impl Writer<'_> {
                     if matches!(table.columns[column].default, Default::Expression(_)) {
                         pending.push(column);
                     }
-                    self.default(&self.target(&plan.schema, table, column, number, plan.ignore))
+                    self.default(&self.target(to, column, number, ignore))
                 }
             })
             .collect::<Res<Vec<_>>>()?;
@@ -189,7 +187,7 @@ impl Writer<'_> {
 
     /// A value for a generated column: refused, or ignored with a warning.
     pub(super) fn generated_value(&self, table: &Table, column: usize, ignore: bool) -> Res<()> {
-        let error = errors::generated_value(&table.columns[column].name, &table.name);
+        let error = errors::generated_value(&table.columns[column].name, shown(&table.name));
         if self.strict() && !ignore {
             return Err(error);
         }
@@ -200,34 +198,34 @@ impl Writer<'_> {
     /// Evaluates the expressions of a row: 4025 if it may not be written. Defaults count for the columns in `pending`.
     pub(super) fn apply_rules(
         &mut self,
-        rules: &[Rule],
-        schema: &Schema,
-        table: &Table,
+        to: &TargetTable,
         row: &mut [Datum],
         pending: &[usize],
         number: usize,
         ignore: bool,
     ) -> Res<()> {
         let constants = self.constants;
-        for rule in rules {
+        for rule in &to.rules {
             if matches!(&rule.kind, RuleKind::Default(column) if !pending.contains(column)) {
                 continue;
             }
             let mut stmt = self.prepared(&rule.sql)?;
             let result = match &rule.kind {
                 RuleKind::Check(name) => rule.passes(&mut stmt, &constants, row).and_then(|passes| {
-                    if passes { Ok(None) } else { Err(errors::check_failed(name, &schema.name, &table.name)) }
+                    if passes {
+                        Ok(None)
+                    } else {
+                        Err(errors::check_failed(name, &to.schema.name, shown(&to.table.name)))
+                    }
                 }),
                 RuleKind::Default(column) | RuleKind::Generated(column) => {
-                    let target = self.target(schema, table, *column, number, ignore);
+                    let target = self.target(to, *column, number, ignore);
                     rule.stored(&mut stmt, &constants, row, &target).map(|value| Some((*column, value)))
                 }
             };
-            self.keep(stmt);
-            match result {
-                Ok(Some((column, value))) => row[column] = value,
-                Ok(None) => {}
-                Err(error) => return Err(error),
+            self.stmts.keep_in_any_case(&rule.sql, stmt);
+            if let Some((column, value)) = result? {
+                row[column] = value;
             }
         }
         Ok(())
@@ -243,7 +241,7 @@ impl Writer<'_> {
     ) -> Res<()> {
         self.go_on()?;
         run.rows += 1;
-        let table = &plan.table;
+        let (to, table) = (&*plan.to, &plan.to.table);
         let generated = match (run.spare, self.wants_auto(table, &row)) {
             (Some(spare), Some(column)) => {
                 run.spare = None;
@@ -252,8 +250,8 @@ impl Writer<'_> {
             }
             _ => self.auto_increment(table, &mut row)?,
         };
-        if !plan.rules.is_empty() {
-            let passed = self.apply_rules(&plan.rules, &plan.schema, table, &mut row, pending, run.rows, plan.ignore);
+        if !to.rules.is_empty() {
+            let passed = self.apply_rules(to, &mut row, pending, run.rows, plan.ignore);
             if self.or_skip(passed, plan.ignore && !run.single)?.is_none() {
                 return Ok(());
             }
@@ -268,20 +266,20 @@ impl Writer<'_> {
                 Err(error) => error,
             };
             if !error.is_unique() {
-                let refused = self.refused_child(&error, &plan.schema, table, &row);
+                let refused = self.refused_child(&error, to, &row);
                 if plan.ignore && is_foreign_key(&error) {
                     self.env.warn(refused);
                     return Ok(());
                 }
                 return Err(refused);
             }
-            let Some((rowid, index)) = self.conflict(table, &row)? else { return Err(internal(error)) };
+            let Some((rowid, index)) = self.conflict(to, &row)? else { return Err(internal(error)) };
             self.meet_row(table, rowid, plan.replace || plan.on_duplicate.is_some())?;
             if plan.replace {
-                if self.keeps_row(&plan.schema, table, (rowid, index), &row)? {
+                if self.keeps_row(to, (rowid, index), &row)? {
                     return self.note_inserted(plan, rowid, &row, generated, run);
                 }
-                self.delete_row(&plan.schema, table, rowid)?;
+                self.delete_row(to, rowid)?;
                 run.written.cascades = true;
                 run.written.affected += 1;
                 run.duplicates += 1;
@@ -294,7 +292,7 @@ impl Writer<'_> {
                 self.update_duplicate(plan, upsert, rowid, &row, selected, run)?;
                 return self.note_returned(plan, rowid, &mut run.written);
             }
-            self.keep_conflict(&plan.schema, table, rowid, index, &row)?;
+            self.keep_conflict(to, rowid, index, &row)?;
             let error = errors::duplicate_entry(entry(table, index, &row), &index.name);
             if plan.ignore {
                 run.spare = run.spare.or(generated);
@@ -316,7 +314,7 @@ impl Writer<'_> {
         run: &mut InsertRun,
     ) -> Res<()> {
         run.written.affected += 1;
-        self.note_auto(&plan.table, row, generated, &mut run.written);
+        self.note_auto(&plan.to.table, row, generated, &mut run.written);
         self.note_returned(plan, rowid, &mut run.written)
     }
 }
@@ -345,7 +343,7 @@ fn stored_so_far(table: &Table, row: &[Option<Datum>], value: RowValue) -> Datum
 }
 
 /// Binds the values of a row, and the `rowid` where the statement has a parameter for it.
-fn bind_row(stmt: &mut Stmt, row: &[Datum], rowid: Option<Option<i64>>) -> Res<()> {
+pub(super) fn bind_row(stmt: &mut Stmt, row: &[Datum], rowid: Option<Option<i64>>) -> Res<()> {
     for (index, value) in row.iter().enumerate() {
         stmt.bind(index + 1, value.as_cell()).map_err(internal)?;
     }
@@ -353,14 +351,4 @@ fn bind_row(stmt: &mut Stmt, row: &[Datum], rowid: Option<Option<i64>>) -> Res<(
         stmt.bind(row.len() + 1, rowid.map_or(Cell::Null, Cell::Int)).map_err(internal)?;
     }
     Ok(())
-}
-
-/// The text that inserts a row; its last value is the row id, NULL for the next one, where that is no column.
-pub(super) fn insert_sql(table: &Table) -> String {
-    let mut columns: Vec<String> = table.columns.iter().map(|column| format!("c{}", column.id)).collect();
-    if table.rowid_column().is_none() {
-        columns.push("rowid".to_owned());
-    }
-    let params: Vec<String> = (1..=columns.len()).map(|number| format!("?{number}")).collect();
-    format!("INSERT INTO t{} ({}) VALUES ({})", table.id, columns.join(", "), params.join(", "))
 }

@@ -24,7 +24,7 @@ impl Writer<'_> {
                 Step::Done => Datum::Null,
             })
         });
-        self.keep(stmt);
+        self.stmts.keep(&late.sql, stmt);
         value
     }
 
@@ -41,7 +41,7 @@ impl Writer<'_> {
             }
             (0..feed.outs.len()).try_for_each(|index| rows.push(stmt.cell(index).to_owned(), memory_max))
         });
-        self.keep(stmt);
+        self.stmts.keep(&feed.sql, stmt);
         result
     }
 }

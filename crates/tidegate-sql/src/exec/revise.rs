@@ -7,13 +7,11 @@ use tidegate_rows::{Column, Flow, Param, Sink, SinkClosed, Summary, Value};
 use super::{
     Out,
     bind::Constants,
-    insert::insert_sql,
     params::{Made, Params},
     write::{Res, Writer, Written},
 };
 use crate::{
     errors,
-    store::conn::Stmt,
     translate::dml::{InsertPlan, UpdatePlan},
     value::Datum,
 };
@@ -49,58 +47,45 @@ impl Writer<'_> {
             return Err(errors::internal("nobody decides about the rows"));
         };
         let rows = self.collect(&plan.feed)?;
-        let mut written = Written { touched: vec![Arc::clone(&target.table.state)], ..Written::default() };
+        let mut written = Written { touched: vec![Arc::clone(&target.to.table.state)], ..Written::default() };
         let mut is_absent = true;
         for cells in rows.iter() {
             let Datum::Int(rowid) = cells[target.rowid] else { continue };
             is_absent = false;
-            self.lock_row(&target.table, rowid)?;
+            self.lock_row(&target.to.table, rowid)?;
             match decides.revise(Some(&values_of(&plan.feed.outs[1..], &cells[1..]))) {
                 Revision::Keep => continue,
-                Revision::Delete => self.delete_row(&target.schema, &target.table, rowid)?,
+                Revision::Delete => self.delete_row(&target.to, rowid)?,
                 Revision::Put(values) => {
-                    let mut stmts = std::mem::take(self.stmts);
-                    let changed = self.with(&values, insert, &mut stmts).and_then(|mut writer| {
-                        let changes = writer.changes_of(plan, target, cells, 1)?;
-                        let old = |column: usize| {
-                            let known = target.assignments.iter().find(|(known, ..)| *known == column);
-                            known.map_or(&Datum::Null, |(_, old, _)| &cells[*old])
-                        };
-                        writer.write_changes(&target.table, rowid, changes, old, &target.schema, false, &target.rules)
-                    });
-                    *self.stmts = stmts;
-                    changed?;
+                    let mut writer = self.with(&values, insert)?;
+                    let changes = writer.changes_of(plan, target, cells, 1)?;
+                    let old = |column: usize| {
+                        let known = target.assignments.iter().find(|(known, ..)| *known == column);
+                        known.map_or(&Datum::Null, |(_, old, _)| &cells[*old])
+                    };
+                    writer.write_changes(&target.to, rowid, changes, old, false)?;
                 }
             }
             written.affected += 1;
         }
         if is_absent && let Revision::Put(values) = decides.revise(None) {
-            return self.insert_revised(insert, &values);
+            return self.with(&values, insert)?.insert(insert);
         }
         if written.affected == 0 {
             written.touched.clear();
         }
-        self.keep_raised_auto(&target.table, target.assignments.iter().map(|(column, ..)| *column))?;
+        self.keep_raised_auto(&target.to.table, target.assignments.iter().map(|(column, ..)| *column))?;
         Ok(written)
     }
 
-    fn insert_revised(&mut self, insert: &InsertPlan, values: &[Param]) -> Res<Written> {
-        // An INSERT takes the last of the statements that are kept for its own.
-        let sql = insert_sql(&insert.table);
-        let known = self.stmts.iter().position(|stmt| stmt.sql_is(&sql));
-        let mut stmts: Vec<Stmt> = known.map(|index| self.stmts.remove(index)).into_iter().collect();
-        let result = self.with(values, insert, &mut stmts).and_then(|mut writer| writer.insert(insert));
-        stmts.into_iter().for_each(|stmt| self.keep(stmt));
-        result
-    }
-
-    /// A writer of these values, with prepared statements of its own.
-    fn with<'w>(&'w mut self, values: &'w [Param], insert: &InsertPlan, stmts: &'w mut Vec<Stmt>) -> Res<Writer<'w>> {
+    /// A writer of these values.
+    fn with<'w>(&'w mut self, values: &'w [Param], insert: &InsertPlan) -> Res<Writer<'w>> {
         if values.len() != insert.columns.len() {
             return Err(errors::wrong_value_count(1));
         }
         let constants = Constants { params: Params::Bound(values), ..self.constants };
-        Ok(Writer { conn: self.conn, constants, env: self.env, memory_max: self.memory_max, stmts, notes: None })
+        let Self { conn, env, memory_max, stmts, .. } = self;
+        Ok(Writer { conn, constants, env, memory_max: *memory_max, stmts, notes: None })
     }
 }
 

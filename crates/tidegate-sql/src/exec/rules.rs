@@ -6,7 +6,7 @@
 use sqlparser::ast::Expr;
 use tidegate_rows::ServerError;
 
-use super::{Out, bind::Constants};
+use super::{Out, bind::Constants, prepared::Text};
 use crate::{
     catalog::{Default, Table},
     coerce::Target,
@@ -22,7 +22,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
     pub(crate) kind: RuleKind,
-    pub(crate) sql: String,
+    pub(crate) sql: Text,
     binds: Vec<Bind>,
     out: Out,
 }
@@ -68,7 +68,10 @@ pub(crate) fn rules_of(session: &Session<'_>, table: &Table) -> Res<Vec<Rule>> {
     }
     for check in &table.checks {
         let owner = check.column.and_then(|id| table.position(id)).map(|position| &table.columns[position].name);
-        let shown = owner.map_or_else(|| check.name.clone(), |column| format!("{}.{column}", table.name));
+        let shown = owner.map_or_else(
+            || check.name.clone(),
+            |column| format!("{}.{column}", crate::ddl::temporary::shown(&table.name)),
+        );
         rules.push(rule(session, table, RuleKind::Check(shown), &check.text)?);
     }
     Ok(rules)
@@ -148,7 +151,7 @@ fn rule(session: &Session<'_>, table: &Table, kind: RuleKind, text: &str) -> Res
         .enumerate()
         .map(|(index, column)| format!("?{} AS c{}", binds.len() + index + 1, column.id))
         .collect();
-    let sql = format!("SELECT {value} FROM (SELECT {}) AS {alias}", row.join(", "));
+    let sql = format!("SELECT {value} FROM (SELECT {}) AS {alias}", row.join(", ")).into();
     Ok(Rule { kind, sql, binds, out: Out::of(&ex.ty) })
 }
 

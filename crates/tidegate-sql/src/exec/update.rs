@@ -2,19 +2,22 @@
 
 use std::{collections::HashSet, sync::Arc};
 
+use tidegate_rows::ServerError;
+
 use super::{
     Out,
     conflict::is_foreign_key,
     insert::InsertRun,
-    rules::Rule,
+    target_table::TargetTable,
     write::{Res, ReturnedRows, Rows, Writer, Written, internal},
 };
 use crate::{
-    catalog::Table,
     coerce::Target,
-    engine::Schema,
     errors,
-    store::conn::{Cell, Step},
+    store::{
+        conn::{Cell, SqliteError, Step},
+        keys,
+    },
     translate::{
         assign::RowValue,
         dml::{Cellish, DeletePlan, InsertPlan, UpdatePlan, UpdateTarget, Upsert},
@@ -32,32 +35,34 @@ impl Writer<'_> {
         selected: &[Datum],
         run: &mut InsertRun,
     ) -> Res<()> {
-        let table = &plan.table;
+        let table = &plan.to.table;
         let input = |value: RowValue, changes: &[(usize, Datum)], cells: &[Datum]| match value {
             RowValue::Fed(index) => cells[index].clone(),
             RowValue::Stored(column) => changed(changes, column).unwrap_or(&cells[column]).clone(),
             RowValue::Refused(column) => row[column].clone(),
             RowValue::Selected(index) => selected[index].clone(),
         };
-        let mut stmt = self.conn.prepare(&upsert.feed.sql).map_err(internal)?;
-        let mut stmt = self.constants.bind(&mut stmt, &upsert.feed.binds)?;
-        let base = upsert.feed.binds.len();
-        for (index, value) in upsert.inputs.iter().enumerate() {
-            stmt.bind(base + index + 1, input(*value, &[], &[]).as_cell()).map_err(internal)?;
-        }
-        stmt.bind(base + upsert.inputs.len() + 1, Cell::Int(rowid)).map_err(internal)?;
-        if stmt.step().map_err(internal)? != Step::Row {
-            return Err(errors::internal("the duplicate row has gone"));
-        }
-        let cells: Vec<Datum> = (0..stmt.column_count()).map(|index| stmt.cell(index).to_owned()).collect();
-        drop(stmt);
+        let mut stmt = self.prepared(&upsert.feed.sql)?;
+        let cells = self.constants.bind(&mut stmt, &upsert.feed.binds).and_then(|mut stmt| {
+            let base = upsert.feed.binds.len();
+            for (index, value) in upsert.inputs.iter().enumerate() {
+                stmt.bind(base + index + 1, input(*value, &[], &[]).as_cell()).map_err(internal)?;
+            }
+            stmt.bind(base + upsert.inputs.len() + 1, Cell::Int(rowid)).map_err(internal)?;
+            if stmt.step().map_err(internal)? != Step::Row {
+                return Err(errors::internal("the duplicate row has gone"));
+            }
+            Ok((0..stmt.column_count()).map(|index| stmt.cell(index).to_owned()).collect::<Vec<_>>())
+        });
+        self.stmts.keep(&upsert.feed.sql, stmt);
+        let cells = cells?;
         let mut changes = Vec::new();
         for (&column, value) in upsert.columns.iter().zip(&upsert.values) {
             let late = match value {
                 Cellish::Late(late) => Some(self.late(late, |value| input(value, &changes, &cells))?),
                 _ => None,
             };
-            let target = self.target(&plan.schema, table, column, run.rows, plan.ignore);
+            let target = self.target(&plan.to, column, run.rows, plan.ignore);
             let new = match self.new_value(&target, value, late.as_ref(), &cells, &upsert.feed.outs)? {
                 // Only an AUTO_INCREMENT column comes here without an error.
                 Datum::Null if !target.column.nullable => target.implicit_default(),
@@ -68,7 +73,7 @@ impl Writer<'_> {
         let number = table.auto_column().map(|auto| uint_of(changed(&changes, auto).unwrap_or(&cells[auto]).as_cell()));
         debug_assert_eq!(upsert.old, table.columns.len());
         let old = |column: usize| &cells[column];
-        if self.write_changes(table, rowid, changes, old, &plan.schema, plan.ignore, &plan.rules)? {
+        if self.write_changes(&plan.to, rowid, changes, old, plan.ignore)? {
             run.written.affected += 2;
             run.written.insert_id = number.unwrap_or(run.written.insert_id);
         } else if self.env.found_rows_flag.get() {
@@ -99,14 +104,13 @@ impl Writer<'_> {
     /// Writes changed columns of one row; answers whether any value is a new one.
     pub(super) fn write_changes<'d>(
         &mut self,
-        table: &Table,
+        to: &TargetTable,
         rowid: i64,
         mut changes: Vec<(usize, Datum)>,
         old: impl Fn(usize) -> &'d Datum,
-        schema: &Schema,
         ignore: bool,
-        rules: &[Rule],
     ) -> Res<bool> {
+        let table = &to.table;
         if changes.iter().all(|(column, new)| new == old(*column)) {
             return Ok(false);
         }
@@ -115,53 +119,32 @@ impl Writer<'_> {
                 changes.push((index, self.now(column)));
             }
         }
-        if !rules.is_empty() {
-            let mut row = self.whole_row(table, rowid)?;
+        if !to.rules.is_empty() {
+            let mut row = self.whole_row(to, rowid)?;
             for (column, value) in &changes {
                 row[*column] = value.clone();
             }
             let before = row.clone();
-            let passed = self.apply_rules(rules, schema, table, &mut row, &[], 1, ignore);
+            let passed = self.apply_rules(to, &mut row, &[], 1, ignore);
             if self.or_skip(passed, ignore)?.is_none() {
                 return Ok(false);
             }
             let generated = row.into_iter().enumerate().filter(|(column, value)| *value != before[*column]);
             changes.extend(generated);
         }
-        let assignments: Vec<String> = changes
-            .iter()
-            .enumerate()
-            .map(|(number, (column, _))| format!("c{} = ?{}", table.columns[*column].id, number + 1))
-            .collect();
-        let sql = format!("UPDATE t{} SET {} WHERE rowid = ?{}", table.id, assignments.join(", "), changes.len() + 1);
-        let mut stmt = self.prepared(&sql)?;
+        let text = to.update_text(&changes);
+        let mut stmt = self.prepared(&text)?;
         for (number, (_, value)) in changes.iter().enumerate() {
             stmt.bind(number + 1, value.as_cell()).map_err(internal)?;
         }
         stmt.bind(changes.len() + 1, Cell::Int(rowid)).map_err(internal)?;
         let result = self.attempt(|| stmt.run());
-        self.keep(stmt);
+        self.stmts.keep(&text, stmt);
         let Err(error) = result else {
             self.raise_auto(table, &changes)?;
             return Ok(true);
         };
-        let error = if error.is_unique() {
-            self.update_conflict(schema, table, rowid, &changes)?
-        } else {
-            let child = table
-                .foreign_keys
-                .iter()
-                .any(|key| changes.iter().any(|(column, _)| key.columns.contains(&table.columns[*column].id)));
-            if child {
-                let mut row = self.whole_row(table, rowid)?;
-                for (column, value) in &changes {
-                    row[*column] = value.clone();
-                }
-                self.refused_child(&error, schema, table, &row)
-            } else {
-                self.refused_parent(&error, schema, table, rowid)
-            }
-        };
+        let error = self.refused_changes(&error, to, rowid, &changes)?;
         if ignore && matches!(error.code, 1062 | 1451 | 1452) {
             self.env.warn(error);
             return Ok(false);
@@ -169,14 +152,41 @@ impl Writer<'_> {
         Err(error)
     }
 
+    /// The error of changes that an index or a foreign key refuses.
+    fn refused_changes(
+        &mut self,
+        error: &SqliteError,
+        to: &TargetTable,
+        rowid: i64,
+        changes: &[(usize, Datum)],
+    ) -> Res<ServerError> {
+        if error.is_unique() {
+            return self.update_conflict(to, rowid, changes);
+        }
+        let is_changed = |id: &u32| changes.iter().any(|(column, _)| to.table.columns[*column].id == *id);
+        if !to.table.foreign_keys.iter().any(|key| key.columns.iter().any(is_changed)) {
+            return Ok(self.refused_parent(error, to, rowid));
+        }
+        let row = self.changed_row(to, rowid, changes)?;
+        Ok(self.refused_child(error, to, &row))
+    }
+
     /// A row as it stands.
-    pub(super) fn whole_row(&mut self, table: &Table, rowid: i64) -> Res<Vec<Datum>> {
-        let columns: Vec<String> = table.columns.iter().map(|column| format!("c{}", column.id)).collect();
-        let mut stmt = self.prepared(&format!("SELECT {} FROM t{} WHERE rowid = ?1", columns.join(", "), table.id))?;
+    pub(super) fn whole_row(&mut self, to: &TargetTable, rowid: i64) -> Res<Vec<Datum>> {
+        let mut stmt = self.prepared(to.row_text())?;
         stmt.bind(1, Cell::Int(rowid)).map_err(internal)?;
         stmt.step().map_err(internal)?;
-        let row = (0..table.columns.len()).map(|index| stmt.cell(index).to_owned()).collect();
-        self.keep(stmt);
+        let row = (0..to.table.columns.len()).map(|index| stmt.cell(index).to_owned()).collect();
+        self.stmts.keep(to.row_text(), stmt);
+        Ok(row)
+    }
+
+    /// A row as it would be with some changes.
+    pub(super) fn changed_row(&mut self, to: &TargetTable, rowid: i64, changes: &[(usize, Datum)]) -> Res<Vec<Datum>> {
+        let mut row = self.whole_row(to, rowid)?;
+        for (column, value) in changes {
+            row[*column] = value.clone();
+        }
         Ok(row)
     }
 
@@ -205,7 +215,7 @@ impl Writer<'_> {
             .try_for_each(|target| self.update_target(plan, target, &rows, &mut matched, &mut changed));
         self.env.ignoring.set(false);
         result?;
-        written.touched = plan.targets.iter().map(|target| Arc::clone(&target.table.state)).collect();
+        written.touched = plan.targets.iter().map(|target| Arc::clone(&target.to.table.state)).collect();
         if changed == 0 {
             written.touched.clear();
         }
@@ -235,18 +245,18 @@ impl Writer<'_> {
             if !seen.insert(rowid) {
                 continue;
             }
-            self.lock_row(&target.table, rowid)?;
+            self.lock_row(&target.to.table, rowid)?;
             *matched += 1;
             let changes = self.changes_of(plan, target, cells, *matched as usize)?;
             let old = |column: usize| {
                 let place = target.assignments.iter().find(|(known, ..)| *known == column);
                 place.map_or(&Datum::Null, |(_, old, _)| &cells[*old])
             };
-            if self.write_changes(&target.table, rowid, changes, old, &target.schema, plan.ignore, &target.rules)? {
+            if self.write_changes(&target.to, rowid, changes, old, plan.ignore)? {
                 *changed += 1;
             }
         }
-        self.keep_raised_auto(&target.table, target.assignments.iter().map(|(column, ..)| *column))
+        self.keep_raised_auto(&target.to.table, target.assignments.iter().map(|(column, ..)| *column))
     }
 
     /// The new values of a row; none if the row stays as it is.
@@ -259,9 +269,9 @@ impl Writer<'_> {
     ) -> Res<Vec<(usize, Datum)>> {
         let mut changes = Vec::with_capacity(target.assignments.len());
         for (column, _, value) in &target.assignments {
-            if target.table.columns[*column].generated.is_some() {
+            if target.to.table.columns[*column].generated.is_some() {
                 if !matches!(value, Cellish::Default) {
-                    self.generated_value(&target.table, *column, plan.ignore)?;
+                    self.generated_value(&target.to.table, *column, plan.ignore)?;
                 }
                 continue;
             }
@@ -273,7 +283,7 @@ impl Writer<'_> {
                 })?),
                 _ => None,
             };
-            let place = self.target(&target.schema, &target.table, *column, number, plan.ignore);
+            let place = self.target(&target.to, *column, number, plan.ignore);
             let new = self.new_value(&place, value, late.as_ref(), cells, &plan.feed.outs).and_then(|new| {
                 // No number is made for the AUTO_INCREMENT column of a row that is there.
                 if new.is_null() && !place.column.nullable { self.not_null(&place, false) } else { Ok(new) }
@@ -292,9 +302,9 @@ impl Writer<'_> {
     /// MySQL's.
     pub(crate) fn delete(&mut self, plan: &DeletePlan) -> Res<Written> {
         let mut written = Written::default();
-        for (_, table, _) in &plan.targets {
-            self.keep_auto(table)?;
-            written.touched.push(Arc::clone(&table.state));
+        for (of, _) in &plan.targets {
+            self.keep_auto(&of.table)?;
+            written.touched.push(Arc::clone(&of.table.state));
         }
         if plan.direct {
             self.delete_directly(plan)?;
@@ -303,18 +313,15 @@ impl Writer<'_> {
         }
         let rows = self.collect(&plan.feed)?;
         written.returned = plan.returning.as_ref().map(ReturnedRows::new);
-        for (schema, table, column) in &plan.targets {
-            let mut stmt =
-                self.conn.prepare(&format!("DELETE FROM t{} WHERE rowid = ?1", table.id)).map_err(internal)?;
+        for (of, column) in &plan.targets {
             let mut seen = HashSet::new();
             for cells in rows.iter() {
                 let Datum::Int(rowid) = cells[*column] else { continue };
                 if !seen.insert(rowid) {
                     continue;
                 }
-                self.lock_row(table, rowid)?;
-                stmt.bind(1, Cell::Int(rowid)).map_err(internal)?;
-                match self.attempt(|| stmt.run()) {
+                self.lock_row(&of.table, rowid)?;
+                match self.try_delete(of, rowid)? {
                     Ok(()) => {
                         written.affected += self.conn.changes().min(1);
                         if let Some(returned) = &mut written.returned {
@@ -323,7 +330,7 @@ impl Writer<'_> {
                         }
                     }
                     Err(error) => {
-                        let refused = self.refused_parent(&error, schema, table, rowid);
+                        let refused = self.refused_parent(&error, of, rowid);
                         self.go_on()?;
                         if !plan.ignore || !is_foreign_key(&error) {
                             return Err(refused);
@@ -338,58 +345,85 @@ impl Writer<'_> {
 
     /// Lets SQLite find and delete the rows.
     fn delete_directly(&mut self, plan: &DeletePlan) -> Res<()> {
-        let (schema, table, _) = &plan.targets[0];
+        let (of, _) = &plan.targets[0];
         // Prepared without a hook, a statement for all rows empties a table as a whole, and tells a later one nothing.
         let finds_some = plan.feed.sql.contains(" WHERE ");
-        let kept = self.conn.is_private() || self.conn.watch().is_none() || finds_some;
-        let mut stmt =
-            if kept { self.prepared(&plan.feed.sql) } else { self.conn.prepare(&plan.feed.sql).map_err(internal) }?;
+        let is_for_locks = self.conn.watch().is_some();
+        let is_for_keys = self.conn.notes_keys() && !is_for_locks && !finds_some;
+        let kept =
+            self.conn.is_private() || finds_some || !is_for_locks && (!is_for_keys || self.has_many(of.table.id)?);
+        let mut stmt = if !kept {
+            self.conn.prepare(&plan.feed.sql).map_err(internal)?
+        } else if is_for_keys {
+            // Nobody wants to hear of so many, and one by one they take longer.
+            self.conn.note_many(of.table.id);
+            let keys = self.conn.set_keys(None);
+            let stmt = self.prepared(&plan.feed.sql);
+            self.conn.set_keys(keys);
+            stmt?
+        } else {
+            self.prepared(&plan.feed.sql)?
+        };
         let result = self.constants.bind(&mut stmt, &plan.feed.binds).and_then(|mut stmt| {
             stmt.run().or_else(|error| {
                 if is_foreign_key(&error) && self.conn.watch().is_some() {
                     self.meet_children_of(plan)?;
                 }
-                Err(self.parent_error(&error, schema, table))
+                Err(self.parent_error(&error, of))
             })
         });
         if kept {
-            self.keep(stmt);
+            self.stmts.keep(&plan.feed.sql, stmt);
         }
         result
     }
 
+    /// Whether a table has more rows than a commit tells the keys of.
+    fn has_many(&self, table: i64) -> Res<bool> {
+        let sql = format!("SELECT 1 FROM t{table} LIMIT 1 OFFSET {}", keys::ROWS_MAX);
+        Ok(self.conn.prepare(&sql).map_err(internal)?.step().map_err(internal)? == Step::Row)
+    }
+
     /// As [`meet_children`](Self::meet_children), of all the rows that a DELETE finds.
     fn meet_children_of(&mut self, plan: &DeletePlan) -> Res<()> {
-        let (schema, table, _) = &plan.targets[0];
+        let (of, _) = &plan.targets[0];
         let Some(rest) = plan.feed.sql.strip_prefix("DELETE") else { return Ok(()) };
         let mut stmt = self.conn.prepare(&format!("SELECT rowid{rest}")).map_err(internal)?;
         let constants = self.constants;
         let mut stmt = constants.bind(&mut stmt, &plan.feed.binds)?;
         while stmt.step().map_err(internal)? == Step::Row {
             if let Cell::Int(rowid) = stmt.cell(0) {
-                self.meet_children(schema, table, rowid)?;
+                self.meet_children(of, rowid)?;
             }
         }
         Ok(())
     }
 
-    pub(super) fn delete_row(&mut self, schema: &Schema, table: &Table, rowid: i64) -> Res<()> {
-        self.keep_auto(table)?;
-        let mut stmt = self.conn.prepare(&format!("DELETE FROM t{} WHERE rowid = ?1", table.id)).map_err(internal)?;
+    pub(super) fn delete_row(&mut self, of: &TargetTable, rowid: i64) -> Res<()> {
+        self.keep_auto(&of.table)?;
+        self.try_delete(of, rowid)?.map_err(|error| self.refused_parent(&error, of, rowid))
+    }
+
+    /// Deletes the row of a number; answers what SQLite says of that.
+    fn try_delete(&mut self, of: &TargetTable, rowid: i64) -> Res<Result<(), SqliteError>> {
+        let mut stmt = self.prepared(of.delete_text())?;
         stmt.bind(1, Cell::Int(rowid)).map_err(internal)?;
-        stmt.run().map_err(|error| self.refused_parent(&error, schema, table, rowid))
+        let result = self.attempt(|| stmt.run());
+        self.stmts.keep(of.delete_text(), stmt);
+        Ok(result)
     }
 }
 
 impl UpdateTarget {
     /// Whether rows may get other keys in an index.
     pub(crate) fn changes_keys(&self) -> bool {
-        let is_assigned = |id: u32| self.assignments.iter().any(|(column, _, _)| self.table.columns[*column].id == id);
+        let is_assigned =
+            |id: u32| self.assignments.iter().any(|(column, _, _)| self.to.table.columns[*column].id == id);
         let changes_itself = |id: u32| {
-            let column = self.table.position(id).map(|position| &self.table.columns[position]);
+            let column = self.to.table.position(id).map(|position| &self.to.table.columns[position]);
             column.is_some_and(|column| column.generated.is_some() || column.on_update)
         };
-        let mut parts = self.table.indexes.iter().flat_map(|index| &index.parts);
+        let mut parts = self.to.table.indexes.iter().flat_map(|index| &index.parts);
         parts.any(|part| is_assigned(part.column) || changes_itself(part.column))
     }
 

@@ -5,7 +5,11 @@ use std::sync::Arc;
 
 use tidegate_rows::ServerError;
 
-use super::bind::Constants;
+use super::{
+    bind::Constants,
+    prepared::{Prepared, Text},
+    target_table::TargetTable,
+};
 use crate::{
     catalog::{Column, Default, Table, TableState},
     coerce::Target,
@@ -76,8 +80,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) constants: Constants<'a>,
     pub(crate) env: &'a Env,
     pub(crate) memory_max: usize,
-    /// Prepared statements that survive the statement: the plan's main one.
-    pub(crate) stmts: &'a mut Vec<Stmt>,
+    /// The plan's statements, which survive this run of it.
+    pub(crate) stmts: &'a mut Prepared,
     /// What the transaction is to lock later, where no eye is on the connection that notes it.
     pub(crate) notes: Option<&'a mut Notes>,
 }
@@ -97,9 +101,6 @@ pub(super) fn internal(error: SqliteError) -> ServerError {
 pub(super) fn auto_beyond_rowid() -> ServerError {
     errors::unsupported("values from 2^63 on in an AUTO_INCREMENT primary key")
 }
-
-/// Statements that a plan keeps prepared.
-const STMTS_MAX: usize = 16;
 
 /// Rows of a feed, with a bound on their memory.
 pub(super) struct Rows {
@@ -192,53 +193,22 @@ impl Writer<'_> {
         self.env.sql_mode.get() & (variables::STRICT_TRANS_TABLES | variables::STRICT_ALL_TABLES) != 0
     }
 
-    pub(super) fn target<'t>(
-        &'t self,
-        schema: &'t Schema,
-        table: &'t Table,
-        column: usize,
-        row: usize,
-        ignore: bool,
-    ) -> Target<'t> {
-        Target {
-            schema: &schema.name,
-            table: crate::ddl::temporary::shown(&table.name),
-            column: &table.columns[column],
-            row,
-            strict: self.strict() && !ignore,
-            env: self.env,
-        }
+    pub(super) fn target<'t>(&'t self, to: &'t TargetTable, column: usize, row: usize, ignore: bool) -> Target<'t> {
+        to.target(column, row, self.strict() && !ignore, self.env)
     }
 
-    /// The INSERT itself, which stands last among the kept statements.
-    pub(super) fn main(&mut self, sql: impl FnOnce() -> String) -> Res<Stmt> {
-        match self.stmts.pop() {
+    /// The statement of a text: the one that an earlier run has prepared, or a new one. [`Prepared::keep`] takes it back.
+    pub(super) fn prepared(&mut self, text: &Text) -> Res<Stmt> {
+        match self.stmts.take(text) {
             Some(stmt) => Ok(stmt),
-            None => self.conn.prepare(&sql()).map_err(internal),
-        }
-    }
-
-    /// A statement with this text: one that an earlier run has prepared, or a new one.
-    pub(super) fn prepared(&mut self, sql: &str) -> Res<Stmt> {
-        match self.stmts.iter().position(|stmt| stmt.sql_is(sql)) {
-            Some(index) => Ok(self.stmts.remove(index)),
-            None => self.conn.prepare(sql).map_err(internal),
-        }
-    }
-
-    /// Keeps a statement for the next run; in front, because the plan's main one is taken from the end.
-    pub(super) fn keep(&mut self, mut stmt: Stmt) {
-        stmt.reset();
-        stmt.clear_bindings();
-        if self.stmts.len() < STMTS_MAX {
-            self.stmts.insert(0, stmt);
+            None => self.conn.prepare(text).map_err(internal),
         }
     }
 
     pub(super) fn collect(&mut self, feed: &Feed) -> Res<Rows> {
         let mut stmt = self.prepared(&feed.sql)?;
         let result = self.read_all(&mut stmt, feed);
-        self.keep(stmt);
+        self.stmts.keep(&feed.sql, stmt);
         result
     }
 

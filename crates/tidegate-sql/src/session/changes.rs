@@ -6,16 +6,8 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use tidegate_rows::ServerError;
-
 use super::{Core, Session, freshness::Seen};
-use crate::{
-    catalog::{Catalog, TableState},
-    commits::Reservation,
-    ddl,
-    engine::Schema,
-    exec::Plan,
-};
+use crate::{catalog::TableState, commits::Reservation, engine::Schema, exec::Plan};
 
 /// A table that a query has read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -159,40 +151,4 @@ impl Core {
             }
         }
     }
-}
-
-/// The tables that foreign keys may have changed together with those that a statement has changed.
-///
-/// # Errors
-/// Storage errors.
-pub(super) fn reached_by_cascades(
-    schema: &Arc<Schema>,
-    touched: &[Arc<TableState>],
-) -> Result<Vec<Arc<TableState>>, ServerError> {
-    let catalog = schema.catalog()?;
-    let mut reached: Vec<Arc<TableState>> = Vec::new();
-    let mut parents: Vec<i64> = touched.iter().filter_map(|state| id_of(&catalog, state)).collect();
-    while let Some(parent) = parents.pop() {
-        for table in catalog.tables.values() {
-            let cascades = table
-                .foreign_keys
-                .iter()
-                .any(|key| ddl::parent_id(key) == Some(parent) && (acts(&key.on_delete) || acts(&key.on_update)));
-            let known = touched.iter().chain(&reached).any(|state| Arc::ptr_eq(state, &table.state));
-            if cascades && !known {
-                reached.push(Arc::clone(&table.state));
-                parents.push(table.id);
-            }
-        }
-    }
-    Ok(reached)
-}
-
-fn id_of(catalog: &Catalog, state: &Arc<TableState>) -> Option<i64> {
-    catalog.tables.values().find(|table| Arc::ptr_eq(&table.state, state)).map(|table| table.id)
-}
-
-/// Whether a foreign key's action changes the child.
-fn acts(action: &str) -> bool {
-    !(action.eq_ignore_ascii_case("restrict") || action.eq_ignore_ascii_case("no action"))
 }

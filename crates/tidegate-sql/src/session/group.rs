@@ -127,7 +127,7 @@ impl Turn {
     ) -> Res<Self> {
         let begun = pool.schema.may_write().and_then(|()| {
             conn.enforce_foreign_keys(true);
-            conn.begin_immediate().map_err(|error| to_server_error(&error))
+            conn.begin_to_commit(&pool.schema).map_err(|error| to_server_error(&error))
         });
         if let Err(error) = begun {
             pool.put(conn);

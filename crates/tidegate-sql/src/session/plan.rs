@@ -107,7 +107,7 @@ impl Core {
         let (plan, ..) = self.translate(&statement, constants, &kinds, &tokens)?;
         self.may_explain(&plan)?;
         let sql = match &plan.kind {
-            PlanKind::Select(select) => &select.sql,
+            PlanKind::Select(select) => select.sql.as_str(),
             PlanKind::Update(update) => &update.feed.sql,
             PlanKind::Delete(delete) => &delete.feed.sql,
             PlanKind::Insert(_) => return Ok(vec![Explained::plain("INSERT")]),

@@ -16,16 +16,16 @@ use super::{
     reach::Reach,
     transaction::{Need, Place, Transaction},
     waiting::{WaitLimit, acquire_for, wait_at_most, wait_for, wait_for_definitions, wait_for_table_locks},
-    writes::tables_of,
+    writes::targets_of,
 };
 use crate::{
     cache::Entry,
     engine::Schema,
     errors,
-    exec::{LockWait, LockedRows, Locking, Plan, PlanKind, SelectPlan, bind::Constants},
+    exec::{LockWait, LockedRows, Locking, Plan, PlanKind, SelectPlan, bind::Constants, prepared::Prepared},
     row_locks::{Deadlock, Mode, Owner, Resource, RowFilter, RowLocks},
     store::{
-        conn::{Cell, Conn, SqliteError, Step, Stmt, to_server_error},
+        conn::{Cell, Conn, SqliteError, Step, to_server_error},
         private::{
             former::Former,
             log::Log,
@@ -136,7 +136,7 @@ impl Place {
                 let rows = select.locking.as_ref().and_then(|locking| locking.rows.as_ref());
                 rows.into_iter().flatten().flat_map(|rows| rows.tables.iter().copied()).collect()
             }
-            _ => tables_of(plan).into_iter().map(|table| table.id).collect(),
+            _ => targets_of(plan).into_iter().map(|target| target.table.id).collect(),
         };
         wait_at_most(env, owner.locks().tables_are_unwanted(&tables))
     }
@@ -182,8 +182,9 @@ impl Place {
         if for_more {
             conn.enforce_foreign_keys(env.foreign_keys.get());
         }
-        let begun = conn.begin_immediate().map_err(|error| to_server_error(&error));
-        match begun.and_then(|()| log.apply_to_commit(&mut conn)) {
+        let begun = conn.begin_to_commit(&pool.schema).map_err(|error| to_server_error(&error));
+        let learned = begun.and_then(|()| conn.learn(&pool.schema, log.tables()));
+        match learned.and_then(|()| log.apply_to_commit(&mut conn)) {
             Ok(()) => Ok(conn),
             Err(error) => {
                 pool.put(conn);
@@ -200,7 +201,7 @@ impl Transaction {
     ///
     /// # Errors
     /// 1205 if the write lock takes too long, 1213 if its holder waits for this transaction, storage errors.
-    pub(super) fn write_privately(&mut self, env: &Env, tables: &[&str], stmts: &mut Vec<Stmt>) -> Res<()> {
+    pub(super) fn write_privately(&mut self, env: &Env, tables: &[&str], stmts: &mut Prepared) -> Res<()> {
         let savepoints = self.savepoints.clone();
         let place = self.place()?;
         place.pool.schema.may_write()?;

@@ -100,11 +100,11 @@ fn table_of(kind: &PlanKind, (names, home): (&[(String, String)], Option<&Arc<Sc
         }
         PlanKind::Update(update) => {
             let [target] = update.targets.as_slice() else { return None };
-            Some(Arc::clone(&target.table))
+            Some(Arc::clone(&target.to.table))
         }
         PlanKind::Delete(delete) => {
-            let [(_, table, _)] = delete.targets.as_slice() else { return None };
-            Some(Arc::clone(table))
+            let [(of, _)] = delete.targets.as_slice() else { return None };
+            Some(Arc::clone(&of.table))
         }
         PlanKind::Insert(_) => None,
     }

@@ -9,10 +9,10 @@ use crate::{
     cache::Entry,
     clients::Listing,
     errors,
-    exec::{Plan, PlanKind, SelectPlan, bind::Constants, pump, walk},
+    exec::{Plan, PlanKind, SelectPlan, bind::Constants, prepared::Prepared, pump, walk},
     functions,
     store::{
-        conn::{Cell, Conn, SqliteError, Stmt, to_server_error},
+        conn::{Cell, Conn, SqliteError, to_server_error},
         pool::Pool,
     },
     task,
@@ -175,17 +175,14 @@ impl Core {
 /// 1412 if its snapshot may be of other definitions than the plan is; nothing is sent then.
 pub(super) fn run_select(
     conn: &mut Conn,
-    stmts: &mut Vec<Stmt>,
+    stmts: &mut Prepared,
     plan: &Plan,
     select: &SelectPlan,
     constants: Constants<'_>,
     sink: &mut dyn Sink,
 ) -> Result<(u64, u64), QueryError> {
     let internal = |error: SqliteError| to_server_error(&error);
-    if stmts.is_empty() {
-        stmts.push(conn.prepare(&select.sql).map_err(internal)?);
-    }
-    let stmt = &mut stmts[0];
+    let stmt = stmts.query(|| conn.prepare(&select.sql)).map_err(internal)?;
     // The file has new definitions, and values that go with them, a moment before the catalogue shows them.
     let begun = || if plan.is_of_the_files() { Ok(()) } else { Err(errors::definition_changed()) };
     if let Some(walk) = &select.walk {

@@ -75,11 +75,11 @@ impl Env {
         };
         match plan {
             PlanKind::Select(_) => Ok(()),
-            PlanKind::Insert(insert) => check(&insert.schema, &insert.table),
+            PlanKind::Insert(insert) => check(&insert.to.schema, &insert.to.table),
             PlanKind::Update(update) => {
-                update.targets.iter().try_for_each(|target| check(&target.schema, &target.table))
+                update.targets.iter().try_for_each(|target| check(&target.to.schema, &target.to.table))
             }
-            PlanKind::Delete(delete) => delete.targets.iter().try_for_each(|(schema, table, _)| check(schema, table)),
+            PlanKind::Delete(delete) => delete.targets.iter().try_for_each(|(of, _)| check(&of.schema, &of.table)),
         }
     }
 

@@ -26,10 +26,10 @@ use crate::{
     ddl::temporary,
     engine::{Durability, EngineInner, Schema},
     errors,
-    exec::{Plan, PlanKind, SelectPlan},
+    exec::{Plan, PlanKind, SelectPlan, prepared::Prepared},
     row_locks::Owner,
     store::{
-        conn::{Conn, Stmt, to_server_error},
+        conn::{Conn, to_server_error},
         pool::Pool,
         private::{
             former::{Former, savepoint_name},
@@ -364,7 +364,7 @@ impl Transaction {
     /// # Errors
     /// 1205 if waiting for the lock takes too long, 1213 if somebody waits for this transaction meanwhile or may do so while it
     /// would wait for their LOCK TABLES, 1792 in a read-only transaction, 1235 if it writes to another schema already.
-    pub(super) fn write(&mut self, env: &Env, plan: &Plan, stmts: &mut Vec<Stmt>, reach: Reach) -> Res<()> {
+    pub(super) fn write(&mut self, env: &Env, plan: &Plan, stmts: &mut Prepared, reach: Reach) -> Res<()> {
         if self.read_only && writes_for_others(plan) {
             return Err(errors::read_only_transaction());
         }
@@ -379,7 +379,7 @@ impl Transaction {
     }
 
     /// As [`write`](Self::write), also for a query that locks rows.
-    pub(super) fn write_or_lock(&mut self, env: &Env, plan: &Plan, stmts: &mut Vec<Stmt>, need: Need) -> Res<()> {
+    pub(super) fn write_or_lock(&mut self, env: &Env, plan: &Plan, stmts: &mut Prepared, need: Need) -> Res<()> {
         let (current, explicit) = (self.current, self.explicit);
         let mut others = self.places.iter_mut().enumerate().filter(|(index, _)| *index != current);
         if others.any(|(_, place)| place.guard.is_some() || place.has_private_changes()) {
@@ -422,7 +422,8 @@ impl Transaction {
             // What it reads is locked because nobody else writes.
             place.former = None;
         }
-        self.ready(env, Conn::begin_immediate)
+        let pool = Rc::clone(&self.place()?.pool);
+        self.ready(env, |conn| conn.begin_to_commit(&pool.schema))
     }
 
     /// Who holds the row locks of the statement that runs.

@@ -8,7 +8,7 @@ use std::{
 use tidegate_rows::{QueryError, ServerError, Sink, Summary};
 
 use super::{
-    Core, Res, changes,
+    Core, Res,
     group::{Member, Turn},
     private::{Holds, under_watch},
     reach::Reach,
@@ -17,18 +17,20 @@ use super::{
 };
 use crate::{
     cache::Entry,
-    catalog::Table,
+    catalog::TableState,
     engine::Schema,
     errors,
     exec::{
         Plan, PlanKind, SelectPlan,
         bind::Constants,
+        prepared::Prepared,
+        target_table::TargetTable,
         write::{Writer, Written},
     },
     lexer::Normalised,
     row_locks::Mode,
     store::{
-        conn::{Conn, Stmt, to_server_error},
+        conn::{Conn, to_server_error},
         pool::Pool,
         private::{former::Former, watch::Watch},
     },
@@ -398,7 +400,7 @@ fn write_on(
     conn: &mut Conn,
     plan: &Plan,
     home: &Arc<Schema>,
-    stmts: &mut Vec<Stmt>,
+    stmts: &mut Prepared,
     constants: Constants<'_>,
     memory_max: usize,
     savepoint: bool,
@@ -415,12 +417,13 @@ fn write_on(
     }
     let mark = conn.watch().and_then(Watch::log).map(|log| log.mark());
     let env = constants.env;
+    let learn = |conn: &mut Conn| conn.learn(home, targets_of(plan).into_iter().map(|target| target.table.id));
     let result = if watched {
-        let learn = |conn: &mut Conn| conn.learn(home, tables_of(plan).into_iter().map(|table| table.id));
         let write = |conn: &mut Conn| write_by(Writer { conn, constants, env, memory_max, stmts, notes: None }, plan);
         under_watch(conn, &home.rows, holds, is_beside, env, learn, write)
     } else {
-        write_by(Writer { conn, constants, env, memory_max, stmts, notes: holds.notes }, plan)
+        let learned = if conn.notes_keys() { learn(conn) } else { Ok(()) };
+        learned.and_then(|()| write_by(Writer { conn, constants, env, memory_max, stmts, notes: holds.notes }, plan))
     };
     if result.is_err()
         && let Some((log, mark)) = conn.watch().and_then(Watch::log).zip(mark)
@@ -434,9 +437,9 @@ fn write_on(
                 // Half a statement must not be committed.
                 conn.rollback();
             }
-            for table in tables_of(plan) {
+            for target in targets_of(plan) {
                 // What the file says about AUTO_INCREMENT has been undone too.
-                table.state.stored_auto.store(0, Ordering::Release);
+                target.table.state.stored_auto.store(0, Ordering::Release);
             }
         } else {
             ended.map_err(|error| to_server_error(&error))?;
@@ -445,8 +448,7 @@ fn write_on(
     let mut written = result?;
     note_changes(plan, written.affected);
     if written.cascades || (written.affected > 0 && !matches!(plan.kind, PlanKind::Insert(_))) {
-        let reached = changes::reached_by_cascades(home, &written.touched)?;
-        written.touched.extend(reached);
+        note_reached(plan, &mut written.touched);
     }
     Ok(written)
 }
@@ -456,9 +458,9 @@ fn note_changes(plan: &Plan, rows: u64) {
     match &plan.kind {
         PlanKind::Update(update) => {
             let moved = update.targets.iter().filter(|target| target.changes_keys());
-            moved.for_each(|target| target.table.state.changes.note(rows));
+            moved.for_each(|target| target.to.table.state.changes.note(rows));
         }
-        _ => tables_of(plan).into_iter().for_each(|table| table.state.changes.note(rows)),
+        _ => targets_of(plan).into_iter().for_each(|target| target.table.state.changes.note(rows)),
     }
 }
 
@@ -478,17 +480,32 @@ fn write_by(mut writer: Writer<'_>, plan: &Plan) -> Res<Written> {
 }
 
 /// The tables that a plan writes to.
-pub(super) fn tables_of(plan: &Plan) -> Vec<&Arc<Table>> {
+pub(super) fn targets_of(plan: &Plan) -> Vec<&Rc<TargetTable>> {
     match &plan.kind {
-        PlanKind::Insert(insert) => vec![&insert.table],
-        PlanKind::Update(update) => update.targets.iter().map(|target| &target.table).collect(),
-        PlanKind::Delete(delete) => delete.targets.iter().map(|(_, table, _)| table).collect(),
+        PlanKind::Insert(insert) => vec![&insert.to],
+        PlanKind::Update(update) => update.targets.iter().map(|target| &target.to).collect(),
+        PlanKind::Delete(delete) => delete.targets.iter().map(|(of, _)| of).collect(),
         PlanKind::Select(_) => Vec::new(),
     }
 }
 
+/// Notes the tables that foreign keys may have changed together with those that a statement has changed.
+fn note_reached(plan: &Plan, touched: &mut Vec<Arc<TableState>>) {
+    for target in targets_of(plan).into_iter().filter(|target| !target.reached.is_empty()) {
+        let is_in = |touched: &[Arc<TableState>], state| touched.iter().any(|known| Arc::ptr_eq(known, state));
+        if !is_in(touched, &target.table.state) {
+            continue;
+        }
+        for state in &target.reached {
+            if !is_in(touched, state) {
+                touched.push(Arc::clone(state));
+            }
+        }
+    }
+}
+
 pub(super) fn names_of(plan: &Plan) -> Vec<&str> {
-    tables_of(plan).into_iter().map(|table| table.name.as_str()).collect()
+    targets_of(plan).into_iter().map(|target| target.table.name.as_str()).collect()
 }
 
 /// Whether a plan changes the file by one statement of SQLite's, which SQLite undoes alone when it fails.

@@ -12,15 +12,8 @@ use std::{
 use libsqlite3_sys as ffi;
 
 pub(crate) use super::stmt::{Bound, Cell, SqliteError, Step, Stmt, to_server_error};
-use super::{
-    hook, made_rows,
-    private::{shape::Shapes, watch::Watch},
-    statistics,
-    stmt::error_of,
-    vfs,
-};
-use crate::{cache::StatementCache, engine::Schema, functions, task, value::collation};
-use tidegate_rows::ServerError;
+use super::{eyes::Eyes, made_rows, statistics, stmt::error_of, vfs};
+use crate::{cache::StatementCache, functions, task, value::collation};
 
 /// Virtual-machine steps between two calls of the progress handler: 3-25 us of work.
 const PROGRESS_STEPS: c_int = 400;
@@ -37,10 +30,8 @@ pub(crate) struct Conn {
     db: *mut ffi::sqlite3,
     /// The main file of a private connection, which is never written through it; null for others.
     private: *mut ffi::sqlite3_file,
-    /// Owned; null when nobody watches.
-    watch: *mut Watch,
-    /// What a watch knows about tables, while there is none.
-    shapes: Shapes,
+    /// Owned.
+    pub(super) eyes: *mut Eyes,
     kept: Vec<Stmt>,
     /// Plans whose statements are prepared on this connection.
     pub(crate) cache: StatementCache,
@@ -128,8 +119,7 @@ impl Conn {
         let conn = Self {
             db,
             private: ptr::null_mut(),
-            watch: ptr::null_mut(),
-            shapes: Shapes::default(),
+            eyes: Box::into_raw(Box::default()),
             kept: Vec::new(),
             cache: StatementCache::default(),
             begin: Stmt::prepare(db, "BEGIN")?,
@@ -312,47 +302,6 @@ impl Conn {
         self.is_private() && unsafe { vfs::is_behind(self.private) }
     }
 
-    /// Has `watch` told of each row before it changes, until another comes; answers the one until now.
-    pub(crate) fn set_watch(&mut self, watch: Option<Box<Watch>>) -> Option<Box<Watch>> {
-        let new = watch.map_or(ptr::null_mut(), Box::into_raw);
-        let old = std::mem::replace(&mut self.watch, new);
-        // SAFETY: the watch belongs to the connection until it is replaced here, after which SQLite does not know it any more;
-        // SQLite uses it only while a statement is stepped, which needs the connection. `old` came from a box.
-        let mut old = unsafe {
-            hook::set(self.db, new);
-            (!old.is_null()).then(|| Box::from_raw(old))
-        };
-        if let Some(old) = &mut old {
-            self.shapes = std::mem::take(&mut old.shapes);
-        }
-        let shapes = std::mem::take(&mut self.shapes);
-        match self.watch() {
-            Some(watch) => watch.shapes = shapes,
-            None => self.shapes = shapes,
-        }
-        old
-    }
-
-    /// The eye on this connection.
-    pub(crate) fn watch(&mut self) -> Option<&mut Watch> {
-        // SAFETY: null, or the connection's own (`set_watch`); no statement is stepped while it is borrowed.
-        unsafe { self.watch.as_mut() }
-    }
-
-    /// Has the watch know these tables, and those that foreign keys reach from them. The caller holds the write lock.
-    ///
-    /// # Errors
-    /// Storage errors.
-    pub(crate) fn learn(&mut self, schema: &Schema, tables: impl Iterator<Item = i64>) -> Result<(), ServerError> {
-        let Some(watch) = self.watch() else { return Ok(()) };
-        let mut shapes = std::mem::take(&mut watch.shapes);
-        let learned = schema.catalog().and_then(|catalog| shapes.learn(self, (schema.version(), &catalog), tables));
-        if let Some(watch) = self.watch() {
-            watch.shapes = shapes;
-        }
-        learned
-    }
-
     /// The names of a table's columns, in SQLite's order.
     ///
     /// # Errors
@@ -441,14 +390,19 @@ impl Drop for Conn {
     fn drop(&mut self) {
         self.rollback();
         drop(self.set_watch(None));
+        self.forget_keys();
         self.cache.clear();
         self.kept.clear();
         let own = [&mut self.begin, &mut self.begin_immediate, &mut self.commit, &mut self.rollback];
         for stmt in own.into_iter().chain([&mut self.savepoint, &mut self.release, &mut self.rollback_to]) {
             stmt.finalize();
         }
-        // SAFETY: every statement of this connection is finalised; the handle is not used again.
-        unsafe { ffi::sqlite3_close(self.db) };
+        // SAFETY: every statement of this connection is finalised; the handle is not used again. The eyes came from a box, and
+        // SQLite does not know them any more.
+        unsafe {
+            ffi::sqlite3_close(self.db);
+            drop(Box::from_raw(self.eyes));
+        }
     }
 }
 

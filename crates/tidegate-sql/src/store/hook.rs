@@ -8,8 +8,10 @@ use std::{
 
 use libsqlite3_sys as ffi;
 
-use super::private::watch::Watch;
-use super::stmt::{Cell, Stmt, cell_of};
+use super::{
+    eyes::Eyes,
+    stmt::{Cell, Stmt, cell_of},
+};
 
 /// What happens to a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +45,11 @@ impl<'a> Change<'a> {
     /// What has happened to the row with a row id, of which two queries have the row id and then the columns.
     pub(super) fn between(kind: Kind, rowid: i64, before: &'a Stmt, after: &'a Stmt) -> Self {
         Self { rows: Rows::Queries { before, after }, kind, table: b"", from: rowid, to: rowid }
+    }
+
+    /// The number of its table; `None` for one of the catalogue.
+    pub(super) fn table_number(&self) -> Option<i64> {
+        std::str::from_utf8(self.table).ok()?.strip_prefix('t')?.parse().ok()
     }
 
     /// A value of the row before; NULL for a new row.
@@ -81,23 +88,23 @@ fn value<'a>(
     }
 }
 
-/// Has `watch` told of each row before it changes; nobody if it is null.
+/// Has `eyes` told of each row before it changes; nobody if it is null.
 ///
 /// # Safety
-/// The handle is open. Until the next call `watch` is valid, and nobody else uses it while a statement is stepped.
-pub(super) unsafe fn set(db: *mut ffi::sqlite3, watch: *mut Watch) {
+/// The handle is open. Until the next call `eyes` is valid, and nobody else uses it while a statement is stepped.
+pub(super) unsafe fn set(db: *mut ffi::sqlite3, eyes: *mut Eyes) {
     // SAFETY: by the contract.
     unsafe {
-        if watch.is_null() {
+        if eyes.is_null() {
             ffi::sqlite3_preupdate_hook(db, None, ptr::null_mut());
         } else {
-            ffi::sqlite3_preupdate_hook(db, Some(before_change), watch.cast());
+            ffi::sqlite3_preupdate_hook(db, Some(before_change), eyes.cast());
         }
     }
 }
 
 unsafe extern "C" fn before_change(
-    watch: *mut c_void,
+    eyes: *mut c_void,
     db: *mut ffi::sqlite3,
     operation: c_int,
     schema: *const c_char,
@@ -106,16 +113,25 @@ unsafe extern "C" fn before_change(
     to: i64,
 ) {
     // SAFETY: SQLite passes NUL-terminated names; the context is what `set` was given.
-    let (watch, schema, table) =
-        unsafe { (&mut *watch.cast::<Watch>(), CStr::from_ptr(schema), CStr::from_ptr(table).to_bytes()) };
+    let (eyes, schema, table) =
+        unsafe { (&mut *eyes.cast::<Eyes>(), CStr::from_ptr(schema), CStr::from_ptr(table).to_bytes()) };
     let kind = match operation {
         ffi::SQLITE_INSERT => Kind::Insert,
         ffi::SQLITE_UPDATE => Kind::Update,
         _ => Kind::Delete,
     };
     // Tables for intermediate results are nobody's concern.
-    if schema == c"main" {
-        watch.note(&Change { rows: Rows::Hook(db, PhantomData), kind, table, from, to });
+    if schema != c"main" {
+        return;
+    }
+    let change = Change { rows: Rows::Hook(db, PhantomData), kind, table, from, to };
+    if let Some(mut keys) = eyes.keys.take() {
+        let shape = change.table_number().and_then(|table| eyes.shapes().get(table));
+        keys.note(&change, shape);
+        eyes.keys = Some(keys);
+    }
+    if let Some(watch) = &mut eyes.watch {
+        watch.note(&change);
         if watch.has_outgrown() {
             // More private pages are of no use: SQLite undoes them all, and the list remains.
             // SAFETY: the handle is open while its hook runs.

@@ -199,6 +199,7 @@ impl Pool {
             conn.rollback();
         }
         drop(conn.set_watch(None));
+        conn.forget_keys();
         let (idle, others) = match conn.is_private() {
             true => (&self.private, 0),
             false if conn.enforces_foreign_keys() => (&self.idle, self.unchecked.borrow().len()),

@@ -12,11 +12,7 @@ use crate::{
     catalog::{Column, Index, Table, same_name},
     engine::Schema,
     errors,
-    exec::{
-        Out, Plan, PlanKind, SelectPlan,
-        rules::{Rule, rules_of},
-        walk::Walk,
-    },
+    exec::{Out, Plan, PlanKind, SelectPlan, target_table::TargetTable, walk::Walk},
     parse::KeyKind,
     session::{Core, reach::Named},
     store::pool::Pool,
@@ -50,7 +46,7 @@ pub(super) struct Known {
     /// Positions of the columns that filters look at.
     pub(super) filters: Vec<usize>,
     strictness: Strictness,
-    rules: Arc<[Rule]>,
+    pub(super) target: Rc<TargetTable>,
     /// What the words for its requests begin with.
     name: Box<str>,
     /// What they end with: the open columns.
@@ -108,7 +104,7 @@ impl OpenTable {
             name: name.into(),
             column_words: column_words.into(),
             widths: widths.into(),
-            rules: rules_of(&Session::new(&core.engine, Some(schema), &core.env), table)?.into(),
+            target: TargetTable::of(&Session::new(&core.engine, Some(schema), &core.env), schema, table)?.into(),
             table: Arc::clone(table),
         })
     }
@@ -221,7 +217,7 @@ impl Known {
         }
         let Feed { sql, binds, walk, .. } = self.feed(rows, texts, Vec::new(), Vec::new())?;
         Ok(SelectPlan {
-            sql,
+            sql: sql.to_string(),
             columns,
             outs,
             binds: binds.into(),
@@ -250,8 +246,7 @@ impl Known {
         self.check_width(count)?;
         let values = (0..count).map(|index| Cellish::Const(Source::Param(index))).collect();
         Ok(InsertPlan {
-            schema: Arc::clone(&self.schema),
-            table: Arc::clone(&self.table),
+            to: Rc::clone(&self.target),
             columns: self.columns[..count].to_vec(),
             rows: vec![InsertRow { values, feed: None }],
             query: None,
@@ -259,7 +254,6 @@ impl Known {
             ignore: on_duplicate == OnDuplicate::Keep,
             on_duplicate: None,
             returning: None,
-            rules: Arc::clone(&self.rules),
         })
     }
 
@@ -303,13 +297,7 @@ impl Known {
     }
 
     fn target(&self, assignments: Vec<(usize, usize, Cellish)>) -> UpdateTarget {
-        UpdateTarget {
-            schema: Arc::clone(&self.schema),
-            table: Arc::clone(&self.table),
-            rowid: 0,
-            assignments,
-            rules: Arc::clone(&self.rules),
-        }
+        UpdateTarget { to: Rc::clone(&self.target), rowid: 0, assignments }
     }
 
     /// A sum or a difference of a column and parameter `number`; and when a difference has another sign than the column.
@@ -337,7 +325,7 @@ impl Known {
             outs.extend(returned.outs.iter().cloned());
         }
         Ok(DeletePlan {
-            targets: vec![(Arc::clone(&self.schema), Arc::clone(&self.table), 0)],
+            targets: vec![(Rc::clone(&self.target), 0)],
             feed: self.feed(rows, texts, outs, Vec::new())?,
             direct: false,
             ignore: false,
@@ -423,7 +411,7 @@ impl Known {
             self.hint(),
             self.order(rows, &parts)
         );
-        Ok(Feed { sql, binds, outs, walk })
+        Ok(Feed { sql: sql.into(), binds, outs, walk })
     }
 
     /// What has SQLite use the index.

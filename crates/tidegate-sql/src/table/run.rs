@@ -9,7 +9,7 @@ use super::{
     plans::{Known, is_null},
 };
 use crate::{
-    coerce::{Target, implicit_default},
+    coerce::implicit_default,
     errors,
     exec::params::{Made, MadeParam},
     lexer::Normalised,
@@ -276,16 +276,8 @@ impl Core {
         column: usize,
         value: Value<'v>,
     ) -> Res<MadeParam<'v>> {
-        let column = &known.table.columns[column];
-        let target = Target {
-            schema: &known.schema.name,
-            table: &known.table.name,
-            column,
-            row: 1,
-            strict: strictness == Strictness::Exact,
-            env: &self.env,
-        };
-        Ok(MadeParam::Stored(target.coerce(Val::given(value))?, column.ty.rep()))
+        let target = known.target.target(column, 1, strictness == Strictness::Exact, &self.env);
+        Ok(MadeParam::Stored(target.coerce(Val::given(value))?, target.column.ty.rep()))
     }
 }
 

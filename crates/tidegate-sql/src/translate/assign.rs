@@ -18,14 +18,14 @@ use crate::{
     catalog::{Table, same_name},
     engine::Schema,
     errors,
-    exec::Out,
+    exec::{Out, prepared::Text},
     value::{Base, Rep},
 };
 
 /// A value that is evaluated when the columns before it are stored.
 #[derive(Debug, Clone)]
 pub(crate) struct LateValue {
-    pub(crate) sql: String,
+    pub(crate) sql: Text,
     pub(crate) binds: Vec<Bind>,
     pub(crate) out: Out,
     /// What the parameters behind the binds carry.
@@ -294,7 +294,7 @@ impl Translator<'_> {
             return Err(errors::unsupported("effects beside a column that the same statement has assigned"));
         }
         let (sql, inputs) = number_marks(&format!("SELECT {text} AS r0"), binds.len());
-        Ok(LateValue { sql, binds, out: stored(&ex), inputs })
+        Ok(LateValue { sql: sql.into(), binds, out: stored(&ex), inputs })
     }
 
     /// A value of VALUES or SET that names columns of its own row; `row` keeps what they mean for the next one.

@@ -1,7 +1,7 @@
 //! INSERT, UPDATE and DELETE become plans that Rust carries out row by row (`crate::exec::write`): SQLite finds rows and
 //! evaluates expressions, Rust coerces values, compares old and new, and writes by row id.
 
-use std::sync::Arc;
+use std::{rc::Rc, sync::Arc};
 
 use sqlparser::ast::{Expr, GroupByExpr, Ident, Query, SelectItem, SetExpr, TableWithJoins};
 
@@ -20,11 +20,7 @@ use crate::{
     dialect::SPECIAL,
     engine::Schema,
     errors,
-    exec::{
-        Out,
-        rules::{Rule, rules_of},
-        walk::Walk,
-    },
+    exec::{Out, prepared::Text, target_table::TargetTable, walk::Walk},
     lexer::Item,
     parse::{self, InsertSource, TableName},
     value::{Datum, Rep},
@@ -45,7 +41,7 @@ pub(crate) enum Cellish {
 /// A query that feeds a writing statement.
 #[derive(Debug, Clone)]
 pub(crate) struct Feed {
-    pub(crate) sql: String,
+    pub(crate) sql: Text,
     pub(crate) binds: Vec<Bind>,
     pub(crate) outs: Vec<Out>,
     /// What SQLite cannot say of the rows that are wanted.
@@ -55,8 +51,7 @@ pub(crate) struct Feed {
 /// INSERT or REPLACE.
 #[derive(Debug)]
 pub(crate) struct InsertPlan {
-    pub(crate) schema: Arc<Schema>,
-    pub(crate) table: Arc<Table>,
+    pub(crate) to: Rc<TargetTable>,
     /// Positions of the columns that get values.
     pub(crate) columns: Vec<usize>,
     pub(crate) rows: Vec<InsertRow>,
@@ -65,7 +60,6 @@ pub(crate) struct InsertPlan {
     pub(crate) ignore: bool,
     pub(crate) on_duplicate: Option<Box<Upsert>>,
     pub(crate) returning: Option<Arc<Returning>>,
-    pub(crate) rules: Arc<[Rule]>,
 }
 
 /// A row of VALUES; its expressions are evaluated by one query.
@@ -111,20 +105,18 @@ struct Set {
 /// A table that an UPDATE changes.
 #[derive(Debug)]
 pub(crate) struct UpdateTarget {
-    pub(crate) schema: Arc<Schema>,
-    pub(crate) table: Arc<Table>,
+    pub(crate) to: Rc<TargetTable>,
     /// Column of the feed with the row id.
     pub(crate) rowid: usize,
     /// Column of the table, its old value's column in the feed, its new value.
     pub(crate) assignments: Vec<(usize, usize, Cellish)>,
-    pub(crate) rules: Arc<[Rule]>,
 }
 
 /// DELETE.
 #[derive(Debug)]
 pub(crate) struct DeletePlan {
     /// Tables and the columns of the feed with their row ids.
-    pub(crate) targets: Vec<(Arc<Schema>, Arc<Table>, usize)>,
+    pub(crate) targets: Vec<(Rc<TargetTable>, usize)>,
     /// The rows; `None` for all of a single table by `direct`.
     pub(crate) feed: Feed,
     /// One table without ORDER BY and LIMIT: SQLite's own DELETE.
@@ -141,7 +133,7 @@ fn columns_by_alias(source: &Source) -> Vec<(String, String)> {
 
 impl Translator<'_> {
     pub(super) fn feed_of(&mut self, sql: String, outs: Vec<Out>) -> Feed {
-        Feed { sql, binds: std::mem::take(&mut self.binds), outs, walk: None }
+        Feed { sql: sql.into(), binds: std::mem::take(&mut self.binds), outs, walk: None }
     }
 
     fn base_table(&mut self, name: &TableName) -> Res<(Arc<Schema>, Arc<Table>)> {
@@ -171,8 +163,7 @@ impl Translator<'_> {
             _ => (0..table.columns.len()).collect(),
         };
         let mut plan = InsertPlan {
-            schema: Arc::clone(&schema),
-            table: Arc::clone(&table),
+            to: self.target_table(&schema, &table)?,
             columns,
             rows: Vec::new(),
             query: None,
@@ -180,7 +171,6 @@ impl Translator<'_> {
             ignore: insert.ignore,
             on_duplicate: None,
             returning: None,
-            rules: self.rules(&schema, &table)?,
         };
         match &insert.source {
             InsertSource::Values(rows) => {
@@ -221,7 +211,7 @@ impl Translator<'_> {
         if !insert.on_duplicate.is_empty() {
             let sources = self.selected_sources(&query)?;
             let names: Vec<(String, String)> = sources.iter().flat_map(columns_by_alias).collect();
-            let mut upsert = self.upsert(&plan.schema, &plan.table, insert, sources)?;
+            let mut upsert = self.upsert(&plan.to.schema, &plan.to.table, insert, sources)?;
             for index in upsert.number_selected(plan.columns.len()) {
                 let (alias, column) = &names[index];
                 let parts = vec![Ident::with_quote('`', alias), Ident::with_quote('`', column)];
@@ -257,12 +247,8 @@ impl Translator<'_> {
         Ok(scope.sources)
     }
 
-    /// The expressions of a table's rows.
-    fn rules(&self, schema: &Arc<Schema>, table: &Table) -> Res<Arc<[Rule]>> {
-        if !table.has_rules() {
-            return Ok(Arc::from([]));
-        }
-        Ok(rules_of(&self.session.within(Some(schema)), table)?.into())
+    fn target_table(&self, schema: &Arc<Schema>, table: &Arc<Table>) -> Res<Rc<TargetTable>> {
+        Ok(Rc::new(TargetTable::of(&self.session, schema, table)?))
     }
 
     fn column_list(&self, table: &Table, names: &[String]) -> Res<Vec<usize>> {
@@ -304,7 +290,7 @@ impl Translator<'_> {
                     // It may be a column of the row itself.
                     self.binds.truncate(binds);
                     self.effects = effects;
-                    values.push(self.value_of_row(expr, (&plan.schema, &plan.table), row_scope)?);
+                    values.push(self.value_of_row(expr, (&plan.to.schema, &plan.to.table), row_scope)?);
                     continue;
                 }
                 ex => ex?,
@@ -404,7 +390,7 @@ impl Translator<'_> {
         }
         self.check_safe_update(&scope, &update.from, update.selection.as_ref(), update.limit.is_some())?;
         let sql = format!("SELECT {}{tail}", set.feed.texts.join(", "));
-        self.one_home(set.targets.iter().map(|(_, target)| &target.schema))?;
+        self.one_home(set.targets.iter().map(|(_, target)| &target.to.schema))?;
         let feed = self.feed_of(sql, set.feed.outs);
         let targets = set.targets.into_iter().map(|(_, target)| target).collect();
         Ok(UpdatePlan { targets, feed, ignore: update.ignore, returning: None, revised: None })
@@ -426,13 +412,7 @@ impl Translator<'_> {
                     let rowid = feed.push(scope.sources[source].rowid_text(), Out::rowid());
                     targets.push((
                         source,
-                        UpdateTarget {
-                            rules: self.rules(&schema, &table)?,
-                            schema,
-                            table,
-                            rowid,
-                            assignments: Vec::new(),
-                        },
+                        UpdateTarget { to: self.target_table(&schema, &table)?, rowid, assignments: Vec::new() },
                     ));
                     targets.len() - 1
                 }
@@ -530,7 +510,7 @@ impl Translator<'_> {
             let plain = delete.order_by.is_empty() && delete.limit.is_none() && delete.from[0].joins.is_empty();
             if plain && !delete.ignore && delete.returning.is_none() {
                 let feed = self.feed_of(format!("DELETE FROM {from}{condition}"), Vec::new());
-                let targets = vec![(schema, table, 0)];
+                let targets = vec![(self.target_table(&schema, &table)?, 0)];
                 return Ok(DeletePlan { targets, feed, direct: true, ignore: false, returning: None });
             }
             if !delete.from[0].joins.is_empty() {
@@ -551,7 +531,7 @@ impl Translator<'_> {
             }
             let sql = format!("SELECT {} FROM {from}{condition}{tail}", texts.join(", "));
             let feed = self.feed_of(sql, outs);
-            let targets = vec![(schema, table, 0)];
+            let targets = vec![(self.target_table(&schema, &table)?, 0)];
             return Ok(DeletePlan { targets, feed, direct: false, ignore: delete.ignore, returning });
         }
         self.check_safe_update(&scope, &delete.from, delete.selection.as_ref(), false)?;
@@ -561,9 +541,9 @@ impl Translator<'_> {
             let (schema, table) = self.writable(&scope, source)?;
             self.may_delete(&schema, &table)?;
             texts.push(scope.sources[source].rowid_text());
-            targets.push((schema, table, texts.len() - 1));
+            targets.push((self.target_table(&schema, &table)?, texts.len() - 1));
         }
-        self.one_home(targets.iter().map(|(schema, ..)| schema))?;
+        self.one_home(targets.iter().map(|(of, _)| &of.schema))?;
         let outs = texts.iter().map(|_| Out::rowid()).collect();
         let feed = self.feed_of(format!("SELECT {} FROM {from}{condition}", texts.join(", ")), outs);
         Ok(DeletePlan { targets, feed, direct: false, ignore: delete.ignore, returning: None })

@@ -6,6 +6,7 @@ mod definitions;
 mod directory;
 mod files;
 mod information;
+mod keys;
 mod plans;
 mod table;
 mod transactions;

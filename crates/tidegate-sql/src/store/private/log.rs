@@ -51,6 +51,11 @@ impl Log {
         self.steps.iter().filter_map(Step::shape).any(Shape::has_foreign_keys)
     }
 
+    /// The numbers of the tables whose rows it has changed; of some more than once.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = i64> {
+        self.steps.iter().filter_map(Step::shape).map(|shape| shape.id)
+    }
+
     /// Whether the transaction changes too much for a private connection.
     pub(crate) fn is_full(&self) -> bool {
         self.rows > ROWS_MAX || self.bytes > BYTES_MAX

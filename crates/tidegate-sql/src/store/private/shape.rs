@@ -25,9 +25,11 @@ use crate::{
 pub(crate) struct Shape {
     pub(super) id: i64,
     /// Physical names, in SQLite's order.
-    pub(super) columns: Vec<String>,
+    pub(in crate::store) columns: Vec<String>,
     /// The column that is the row id.
     pub(super) rowid_column: Option<usize>,
+    /// The columns of the primary key, in its order.
+    pub(in crate::store) primary: Option<Box<[usize]>>,
     keys: Vec<Key>,
     parents: Vec<Parent>,
     /// Tables whose foreign keys refer to this one.
@@ -116,7 +118,8 @@ impl Shape {
         let (keys, parents) = (keys.collect(), parents.collect());
         let rowid_column = table.rowid_column().and_then(|column| place(table.columns[column].id));
         let children = children.into_iter().map(|(child, _)| child.id).collect();
-        Ok(Self { id: table.id, columns, rowid_column, keys, parents, children })
+        let primary = table.primary().and_then(|index| index.parts.iter().map(|part| place(part.column)).collect());
+        Ok(Self { id: table.id, columns, rowid_column, primary, keys, parents, children })
     }
 
     /// Hands everything to `lock` that a change of a row must have locked.

@@ -178,8 +178,7 @@ impl Watch {
         if self.stop().is_some() {
             return;
         }
-        let number = std::str::from_utf8(change.table).ok().and_then(|name| name.strip_prefix('t')?.parse().ok());
-        let Some(shape) = number.and_then(|number: i64| self.shapes.get(number)).map(Arc::clone) else {
+        let Some(shape) = change.table_number().and_then(|number| self.shapes.get(number)).map(Arc::clone) else {
             // The catalogue: only the writer changes that.
             self.outgrown = matches!(self.purpose, Purpose::Private { .. });
             return;
