@@ -5,12 +5,26 @@ mod support;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use support::{PATIENCE, Site, connect, eventually};
 
-const SERVER: &str = "location / { return 200 ok; } location /q/ { queue_api; queue_wait_max 5m; }";
+const SERVER: &str = r#"
+    location / { return 200 ok; }
+    location /q/ { queue_api; queue_wait_max 5m; }
+    location = /q/sql {
+        content_by_lua_block {
+            ngx.req.read_body()
+            local sql = require("tidegate.sql").schema("tidegate_queue")
+            local done, message = sql:query(ngx.req.get_body_data())
+            local text = require("cjson").encode(done or message)
+            ngx.header.content_length = #text
+            ngx.print(text)
+        }
+    }
+"#;
 
 fn started(main: &str) -> Site {
     let mut site = Site::new(main, SERVER);
@@ -194,5 +208,218 @@ fn consumers_wait_on_over_a_reload_and_leases_hold() {
     assert_eq!(post(port, "jobs", "second").0, 200);
     assert_eq!(only(answer(waits)).0, "second");
     assert_eq!(post(port, &format!("jobs/ack?receipt={held}"), "").0, 200);
+    site.quit();
+}
+
+#[test]
+fn settings_that_sql_has_changed_are_noticed() {
+    let mut site = started("worker_processes 2;");
+    let port = site.port;
+    assert_eq!(post(port, "jobs", "first").0, 200);
+    assert_eq!(ask(port, "GET", "jobs", "").1["paused"], false);
+    let paused = |value: bool| {
+        eventually("the pause is noticed", || (ask(port, "GET", "jobs", "").1["paused"] == value).then_some(()))
+    };
+    assert_eq!(post(port, "sql", "INSERT INTO queues (name, attempts_max, is_paused) VALUES ('jobs', 1, 1)").0, 200);
+    paused(true);
+    assert_eq!(post(port, "jobs/pull", "").0, 204);
+    let waits = send(port, "POST", "jobs/pull?wait=5m&lease=5m", "");
+    eventually("the consumer waits", || (waiting(port, "jobs") == 1).then_some(()));
+    assert_eq!(post(port, "sql", "UPDATE queues SET is_paused = 0").0, 200);
+    let (_, receipt) = only(answer(waits));
+    assert_eq!(post(port, &format!("jobs/refuse?receipt={receipt}"), "").0, 200);
+    assert_eq!(ask(port, "GET", "jobs", "").1["dead"], 1, "one attempt, as SQL has said");
+    // The same behind a schema that was dropped: it is made anew, and heard of.
+    assert_eq!(post(port, "sql", "DROP DATABASE tidegate_queue").0, 200);
+    eventually("there are tables", || (post(port, "jobs", "second").0 == 200).then_some(()));
+    eventually("settings are heard of", || {
+        post(port, "sql", "REPLACE INTO queues (name, is_paused) VALUES ('jobs', 1)");
+        (ask(port, "GET", "jobs", "").1["paused"] == true).then_some(())
+    });
+    // Requests that have met no schema were refused, and the log says so.
+    site.quit();
+}
+
+#[test]
+fn a_message_whose_time_is_over_while_somebody_has_it_is_deleted_when_it_is_given_back() {
+    let site = started("worker_processes 2;");
+    let port = site.port;
+    assert_eq!(post(port, "jobs?ttl=1h", "a").0, 200);
+    let (_, receipt) = only(post(port, "jobs/pull?lease=5m", ""));
+    assert_eq!(post(port, "sql", "UPDATE messages SET expires_ms = 1").0, 200);
+    assert_eq!(post(port, &format!("jobs/refuse?receipt={receipt}"), "").0, 200);
+    let count = |expected: &str| {
+        eventually("the row is gone", || {
+            let (_, rows) = post(port, "sql", "SELECT COUNT(*) AS n FROM messages");
+            (rows.to_string() == expected).then_some(())
+        });
+    };
+    count(r#"[{"n":0}]"#);
+    finish(site);
+}
+
+#[test]
+fn workers_that_end_amid_commits_leave_no_message_unseen() {
+    const MAIN: &str = "worker_processes 2; worker_shutdown_timeout 1ms;";
+    let mut site = started(MAIN);
+    let port = site.port;
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let is_over = &is_over;
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    // A worker may end before it answers, or before it reads.
+                    let Ok(mut client) = connect(port) else { continue };
+                    let (path, body) = if number % 2 == 0 { ("jobs", "a") } else { ("jobs/batch", r#"[{"body":"a"},{"body":"b"}]"#) };
+                    let length = body.len();
+                    let _ = client.set_read_timeout(Some(PATIENCE));
+                    let _ = write!(client, "POST /q/{path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}");
+                    let _ = client.read_to_end(&mut Vec::new());
+                }
+            });
+        }
+        for round in 0..10 {
+            site.configure(MAIN, &SERVER.replace("200 ok", &format!("200 round{round}")));
+            site.signal(Signal::SIGHUP);
+            eventually("new workers serve", || site.get().ends_with(&format!("round{round}")).then_some(()));
+            // Somebody looks while others commit.
+            post(port, "jobs/pull?lease=1h", "");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    // Each row is with a consumer by now, or to be had.
+    eventually("all messages are seen", || {
+        while post(port, "jobs/pull?lease=1h&max=100", "").0 == 200 {}
+        let (_, rows) = post(port, "sql", "SELECT COUNT(*) AS n FROM messages");
+        let stored = rows[0]["n"].as_u64().expect("a number");
+        let leased = ask(port, "GET", "jobs", "").1["leased"].as_u64().expect("a number");
+        (stored > 10 && stored == leased).then_some(())
+    });
+    site.quit();
+}
+
+/// A site with a schema whose outbox is looked after. `buy?name=` stores an order and publishes it, together.
+fn shop() -> Site {
+    const ORDERS: &str = r#"
+        location = /q/buy {
+            content_by_lua_block {
+                local name, fails = ngx.var.arg_name, ngx.var.arg_fails
+                local shop = require("tidegate.sql").schema("shop")
+                local done, message = shop:transaction(function(tx)
+                    assert(tx:exec("INSERT INTO orders VALUES (?)", name))
+                    assert(tx:exec("INSERT INTO tidegate_outbox (queue, body) VALUES ('orders', ?)", name))
+                    if fails then return nil, "rolled back" end
+                end)
+                local text = require("cjson").encode(done or message)
+                ngx.header.content_length = #text
+                ngx.print(text)
+            }
+        }
+        location = /q/shop {
+            content_by_lua_block {
+                ngx.req.read_body()
+                local done, message = require("tidegate.sql").schema("shop"):query(ngx.req.get_body_data())
+                local text = require("cjson").encode(done or message)
+                ngx.header.content_length = #text
+                ngx.print(text)
+            }
+        }
+    "#;
+    let mut site = Site::new("", "");
+    let port = site.port;
+    site.write_conf(&format!(
+        "worker_processes 2; error_log logs/error.log notice; pid logs/nginx.pid; events {{}}
+         database {{ schema shop; }}
+         http {{ queue_outbox shop; server {{ listen 127.0.0.1:{port}; {SERVER} {ORDERS} }} }}"
+    ));
+    site.start();
+    let create = "CREATE TABLE IF NOT EXISTS orders (name VARCHAR(50) PRIMARY KEY)";
+    eventually("there is an outbox", || {
+        post(port, "shop", create);
+        (post(port, "shop", "SELECT COUNT(*) AS n FROM tidegate_outbox").1 == json!([{"n": 0}])).then_some(())
+    });
+    site
+}
+
+#[test]
+fn what_sql_publishes_comes_with_its_transaction_or_not_at_all() {
+    let site = shop();
+    let port = site.port;
+    let waits = send(port, "POST", "orders/pull?wait=5m", "");
+    eventually("the consumer waits", || (waiting(port, "orders") == 1).then_some(()));
+    assert_eq!(post(port, "buy?name=undone&fails=1", "").1, "rolled back");
+    assert_eq!(post(port, "buy?name=done", "").1, true);
+    assert_eq!(only(answer(waits)).0, "done");
+    // All that a message can have.
+    let row = "INSERT INTO tidegate_outbox (queue, body, priority, delay_ms, ttl_ms, unique_key, headers)
+               VALUES ('full', X'00ff', 7, 1, 3600000, 'k', '{\"type\":\"x\"}'), ('full', 'again', 7, 0, NULL, 'k', NULL)";
+    assert_eq!(post(port, "shop", row).0, 200);
+    let (_, pulled) = post(port, "full/pull?wait=5m&max=10", "");
+    let message = &pulled["messages"][0];
+    assert_eq!(pulled["messages"].as_array().map(Vec::len), Some(1), "{pulled}");
+    let expected = (&json!("AP8="), &json!(7), &json!({"type": "x"}));
+    assert_eq!((&message["base64"], &message["priority"], &message["headers"]), expected);
+    eventually("the outbox is empty", || {
+        (post(port, "shop", "SELECT COUNT(*) AS n FROM tidegate_outbox").1 == json!([{"n": 0}])).then_some(())
+    });
+    // What no message can be is an error of the statement.
+    for values in ["('a/b', '', NULL)", "('', '', NULL)", "('a', '', '{')", "('a', NULL, NULL)"] {
+        let (_, told) =
+            post(port, "shop", &format!("INSERT INTO tidegate_outbox (queue, body, headers) VALUES {values}"));
+        assert!(told.is_string(), "{values}: {told}");
+    }
+    // JSON, but no object of strings: nothing is lost, and the next one is not held up.
+    let rows = "INSERT INTO tidegate_outbox (queue, body, headers) VALUES ('odd', 'odd', '[1]'), ('odd', 'next', NULL)";
+    post(port, "shop", rows);
+    assert_eq!(only(post(port, "odd/pull?wait=5m", "")).0, "next");
+    assert_eq!(only(post(port, "tidegate.outbox.refused/pull?wait=5m", "")).0, "odd");
+    let mut site = site;
+    site.quit();
+}
+
+#[test]
+fn a_crash_neither_loses_nor_doubles_what_sql_has_published() {
+    let mut site = shop();
+    let port = site.port;
+    for round in 0..5 {
+        let answered = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for client in 0..4 {
+                let answered = &answered;
+                scope.spawn(move || {
+                    for number in 0.. {
+                        let Ok(mut stream) = connect(port) else { return };
+                        let path = format!("/q/buy?name={round}-{client}-{number}");
+                        let _ = write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+                        let mut told = String::new();
+                        if stream.read_to_string(&mut told).is_err() || !told.ends_with("true") {
+                            return;
+                        }
+                        answered.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            eventually("some were stored", || (answered.load(Ordering::Relaxed) >= 40).then_some(()));
+            site.kill();
+        });
+        site.start();
+    }
+    let (_, orders) = post(port, "shop", "SELECT name FROM orders");
+    let names: BTreeSet<&str> =
+        orders.as_array().expect("rows").iter().filter_map(|row| row["name"].as_str()).collect();
+    let mut bodies = Vec::new();
+    while bodies.len() < names.len() {
+        let (status, pulled) = post(port, "orders/pull?wait=1m&lease=1h&max=100", "");
+        assert_eq!(status, 200, "{} of {} orders have come", bodies.len(), names.len());
+        let messages = pulled["messages"].as_array().expect("messages").clone();
+        bodies.extend(messages.iter().filter_map(|message| message["body"].as_str().map(str::to_owned)));
+    }
+    eventually("the outbox is empty", || {
+        (post(port, "shop", "SELECT COUNT(*) AS n FROM tidegate_outbox").1 == json!([{"n": 0}])).then_some(())
+    });
+    assert_eq!(post(port, "orders/pull", "").0, 204, "a message more than orders");
+    assert_eq!(bodies.len(), names.len());
+    assert_eq!(bodies.iter().map(String::as_str).collect::<BTreeSet<_>>(), names);
     site.quit();
 }

@@ -187,3 +187,97 @@ GET /
 400 {"error":"a queue's name has 1 to 200 letters, digits and characters of \".\", \"_\", \"-\", \":\""}
 204 
 200 {"queue":"a","ready":0,"leased":0,"delayed":0,"dead":0,"waiting_consumers":0,"paused":false,"attempts_max":0}
+
+=== TEST 3: scripts publish, pull and settle
+--- tidegate_only
+--- main_config
+database { path data; schema shop; }
+--- http_config
+queue_outbox shop;
+--- config
+location = / {
+    content_by_lua_block {
+        local queue = require "tidegate.queue"
+        local sql = require "tidegate.sql"
+        local function say(...)
+            local shown = {}
+            for at = 1, select("#", ...) do shown[at] = tostring((select(at, ...))) end
+            ngx.say(table.concat(shown, " "))
+        end
+        local id, known = queue.publish("a", "one\0", { priority = 5, headers = { kind = "x", number = 7 } })
+        say("published", type(id), known)
+        local first = queue.publish("a", "two", { unique = "k" })
+        local second, duplicate = queue.publish("a", "three", { unique = "k" })
+        say("same", first == second, duplicate)
+        queue.publish("a", "later", { delay = 3600, ttl = 7200.5 })
+        local messages = queue.pull("a", { max = 10, lease = 300 })
+        say(#messages, #messages[1].body, messages[1].priority, messages[1].headers.kind, messages[1].headers.number)
+        say(messages[2].body, messages[2].attempts, messages[2].queue, ngx.now() - messages[2].published < 3600)
+        say("extend", messages[1]:extend(600), queue.extend("a", "1-1", 5))
+        say("ack", messages[1]:ack(), messages[1]:ack())
+        say("refuse", messages[2]:refuse({ reason = "why" }), queue.pull("a")[1].attempts)
+        say("none", #queue.pull("a", { wait = 0.001 }))
+
+        for _, text in ipairs { "x", "y", "z" } do queue.publish("b", text) end
+        local seen = {}
+        for message in queue.subscribe("b", { wait = 0.001 }) do
+            seen[#seen + 1] = message.body
+            if message.body == "y" then message:refuse({ delay = 3600 }) end
+        end
+        say("subscribed", table.concat(seen, ","))
+        local rows = sql.schema("tidegate_queue"):query("select state from messages where queue = 'b'")
+        say("left", #rows, rows[1].state)
+
+        local shop = sql.schema("shop")
+        repeat local rows = shop:query("select id from tidegate_outbox") until rows or ngx.sleep(0.01)
+        say("undone", shop:transaction(function(tx)
+            queue.publish("c", "undone")
+            tx:publish("c", "undone too")
+            return nil, "no"
+        end))
+        say("done", shop:transaction(function(tx)
+            assert(queue.publish("c", "first"))
+            return tx:publish("c", "second", { priority = 0, headers = { a = "b" } })
+        end))
+        -- Both come together or one after the other.
+        local got = {}
+        while #got < 2 do
+            for _, message in ipairs(queue.pull("c", { wait = 60, max = 2 })) do got[#got + 1] = message.body end
+        end
+        table.sort(got)
+        say(table.concat(got, ","), #queue.pull("c"))
+
+        say("bad", queue.publish("a b", "x"))
+        say("bad", queue.pull(""))
+        say("bad", select(2, pcall(queue.publish, "a", "x", { colour = 1 })))
+        say("bad", select(2, pcall(queue.publish, "a", "x", { delay = -1 })))
+        say("bad", select(2, pcall(queue.publish, "a", "x", 7)))
+        say("bad", queue.publish("a", "x", { priority = 2^32 }))
+        say("bad", select(2, pcall(queue.ack, "a", "seven")))
+        say("bad", select(2, pcall(queue.pull, "a", { wait = -1 })))
+    }
+}
+--- request
+GET /
+--- response_body
+published number false
+same true true
+2 4 5 x 7
+two 0 a true
+extend 1 0
+ack 1 0
+refuse 1 1
+none 0
+subscribed x,y,z
+left 1 1
+undone nil no
+done true
+first,second 0
+bad nil a queue's name has 1 to 200 letters, digits and characters of ".", "_", "-", ":"
+bad nil a queue's name has 1 to 200 letters, digits and characters of ".", "_", "-", ":"
+bad unknown option "colour"
+bad bad option "delay" (a number from 0 on expected)
+bad bad argument #3 to 'publish' (table expected, got number)
+bad nil "priority" is no number from 0 to 4294967295: "4294967296"
+bad this is no receipt: "seven"
+bad -1 is no time

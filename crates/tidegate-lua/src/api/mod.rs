@@ -69,6 +69,7 @@ pub(crate) mod output;
 mod pipe;
 pub(crate) mod process;
 mod proxy_ssl;
+mod queue;
 mod rds;
 mod redirect;
 mod regex;
@@ -132,6 +133,7 @@ static FAMILIES: &[&Family] = &[
     &process::FAMILY,
     &pipe::FAMILY,
     &sql::FAMILY,
+    &queue::FAMILY,
     &ssl::FAMILY,
     &proxy_ssl::FAMILY,
     &upstream::FAMILY,

@@ -1,5 +1,7 @@
 //! What is done with whole queues: statistics, settings, emptying, messages that have failed too often.
 
+use std::rc::Rc;
+
 use tidegate_core::phase::Step;
 use tidegate_queue::{Counts, Place};
 use tidegate_rows::{Execute, Param, Statement, Value};
@@ -9,7 +11,7 @@ use super::{
     answer::{Refused, send, write_list, write_message},
     api::{Call, Failure, count},
     gather::{Gather, number},
-    store::StoreError,
+    store::{Store, StoreError, Unsure},
     tables::{DEAD, DELAYED, READY},
 };
 
@@ -129,27 +131,36 @@ pub(super) async fn dead(call: Call) -> Result<Step, Failure> {
 /// `POST NAME/dead/resend`
 pub(super) async fn resend(call: Call) -> Result<Step, Failure> {
     call.each_param(|_, _| Ok(false))?;
-    let resent = resend_all(&call).await.map_err(|error| Refused::of_store(&call.req, &error))?;
+    let resent = call.store.resend_dead(&call.queue).await.map_err(|error| Refused::of_store(&call.req, &error))?;
     Ok(send(&call.req, 200, format!("{{\"resent\":{resent}}}\n").into_bytes()).await)
 }
 
-/// Lets all dead messages wait again, as if they had never failed.
-async fn resend_all(call: &Call) -> Result<u64, StoreError> {
-    let store = &call.store;
-    let (mut after, mut resent): (Option<Place>, u64) = (None, 0);
-    let changes = [Change::Set(Value::Int(READY)), Change::Set(Value::Null), Change::Set(Value::Int(0))];
-    loop {
-        let places = store.places(&call.queue, DEAD, after, TOGETHER_MAX as u64).await?;
-        let Some(last) = places.last() else { return Ok(resent) };
-        after = Some(*last);
-        let keys: Vec<[Value<'_>; 1]> = places.iter().map(|place| [Value::Uint(place.id)]).collect();
-        let open = store.open().await?;
-        let tables = open.tables.clone();
-        let requests: Vec<_> = keys
-            .iter()
-            .map(|key| (&tables.fail, Request::Update(Rows::with_key(key), &changes, Answer::Number)))
-            .collect();
-        resent += store.carry_out(open, &requests).await?.changed()?;
-        places.iter().for_each(|place| store.broker().waits(&call.queue, *place));
+impl Store {
+    /// Lets all dead messages of a queue wait again, as if they had never failed. It goes on when the future is dropped.
+    async fn resend_dead(self: &Rc<Self>, queue: &str) -> Result<u64, StoreError> {
+        let (store, queue) = (self.clone(), queue.to_owned());
+        let resending = tokio::task::spawn_local(async move { store.resend_now(&queue).await });
+        resending.await.unwrap_or_else(|_| Err(StoreError::Unavailable("sending again was broken off".to_owned())))
+    }
+
+    async fn resend_now(&self, queue: &str) -> Result<u64, StoreError> {
+        let (mut after, mut resent): (Option<Place>, u64) = (None, 0);
+        let changes = [Change::Set(Value::Int(READY)), Change::Set(Value::Null), Change::Set(Value::Int(0))];
+        loop {
+            let places = self.places(queue, DEAD, after, TOGETHER_MAX as u64).await?;
+            let Some(last) = places.last() else { return Ok(resent) };
+            after = Some(*last);
+            let keys: Vec<[Value<'_>; 1]> = places.iter().map(|place| [Value::Uint(place.id)]).collect();
+            let open = self.open().await?;
+            let tables = open.tables.clone();
+            let requests: Vec<_> = keys
+                .iter()
+                .map(|key| (&tables.fail, Request::Update(Rows::with_key(key), &changes, Answer::Number)))
+                .collect();
+            let unsure = Unsure::new(&self.home, queue);
+            resent += self.carry_out(open, &requests).await?.changed()?;
+            unsure.certain();
+            places.iter().for_each(|place| self.broker().waits(queue, *place));
+        }
     }
 }

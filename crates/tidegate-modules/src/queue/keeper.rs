@@ -3,12 +3,7 @@
 //! One worker does so for all; when it ends another one goes on. It sleeps until the next of these times, and is woken when an
 //! earlier one comes into being.
 
-use std::{
-    collections::BTreeMap,
-    rc::Rc,
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::{collections::BTreeMap, rc::Rc, time::Duration};
 
 use tidegate_net::{
     clock,
@@ -16,17 +11,20 @@ use tidegate_net::{
 };
 use tidegate_queue::{Place, Settling};
 use tidegate_rows::{Param, Value};
-use tidegate_sql::table::{Answer, Change, Comparison, OpenTable, Request, Rows};
+use tidegate_sql::{
+    Listening,
+    table::{Answer, Change, Comparison, OpenTable, Request, Rows},
+};
 
 use super::{
     gather::{bytes, number},
     store::{Store, StoreError},
-    tables::{READY, Tables},
+    tables::{READY, SCHEMA, SETTINGS, Tables},
 };
 
 /// Messages that share a commit.
 const TOGETHER_MAX: usize = 256;
-/// After a failure, and while somebody has messages that are of no use any more.
+/// After a failure.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The longest sleep: somebody may set the clock forward, or write to the tables.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
@@ -35,18 +33,21 @@ const SLEEP_MAX: Duration = Duration::from_secs(60);
 pub(super) async fn keep(store: Rc<Store>) {
     let home = store.home.clone();
     let _keeping = home.keeping.lock().await;
-    // The one before may have ended behind a commit of which it had not told.
+    // The one before may have ended in the middle of a commit of which it has not told. Where nothing can be written no commit is
+    // under way either.
+    let _ = let_commits_pass(&store).await;
     home.broker.forget_all();
-    let has_failed = AtomicBool::new(false);
+    let mut has_failed = false;
+    let mut listening = None;
     loop {
-        let sleep = match look(&store).await {
+        let sleep = match look(&store, &mut listening).await {
             Ok(sleep) => {
-                has_failed.store(false, Ordering::Relaxed);
+                has_failed = false;
                 sleep
             }
             Err(error) => {
                 // Once is enough: nobody has done anything about it yet.
-                if !has_failed.swap(true, Ordering::Relaxed) {
+                if !std::mem::replace(&mut has_failed, true) {
                     log::note(Level::Warn, format_args!("queue: messages whose time has come wait: {error}"));
                 }
                 PAUSE
@@ -56,12 +57,30 @@ pub(super) async fn keep(store: Rc<Store>) {
             () = tokio::time::sleep(sleep) => {}
             () = home.broker.deadline_changed() => {}
             () = home.due_changed.notified() => {}
+            () = settings_change(&store, &mut listening) => {}
         }
     }
 }
 
+/// Waits for a commit that changes settings, and leaves `listening` empty then: it is time to read them anew.
+async fn settings_change(store: &Store, listening: &mut Option<Listening>) {
+    let Some(heard) = listening else { return std::future::pending().await };
+    if heard.next().await.is_none() {
+        // Nobody hears of the schema any more: it was dropped, and its tables are made anew when somebody needs them.
+        store.forget_tables();
+    }
+    *listening = None;
+}
+
 /// Does what is to be done now; answers how long nothing is.
-async fn look(store: &Rc<Store>) -> Result<Duration, StoreError> {
+async fn look(store: &Rc<Store>, listening: &mut Option<Listening>) -> Result<Duration, StoreError> {
+    if listening.is_none() {
+        store.give_back(store.open().await?);
+        // In this order: what is committed while they are read is heard of later.
+        *listening = Some(store.engine.listen(SCHEMA, &[SETTINGS], None)?);
+        store.reread_settings().await?;
+    }
+    settle_doubts(store).await?;
     let mut sleep = SLEEP_MAX;
     while expire_leases(store).await? {}
     for part in [wake_delayed(store).await?, drop_expired(store).await?] {
@@ -73,6 +92,30 @@ async fn look(store: &Rc<Store>) -> Result<Duration, StoreError> {
         sleep = sleep.min(Duration::from_millis(deadline_ms.saturating_sub(clock::steady_ms())));
     }
     Ok(sleep)
+}
+
+/// Waits until commits have come to something that are under way now: whoever is about to commit has the schema's write lock, and
+/// a write has to wait for that.
+async fn let_commits_pass(store: &Rc<Store>) -> Result<(), StoreError> {
+    let open = store.open().await?;
+    let tables = open.tables.clone();
+    let nothing = Request::Delete(Rows::with_key(&[Value::Uint(0)]), Answer::Number);
+    store.carry_out(open, &[(&tables.read, nothing)]).await.map(drop)
+}
+
+/// Finds out what has become of commits that were broken off: a statement whose worker ends may be part of a commit that another
+/// of the worker's statements has begun and still carries out.
+async fn settle_doubts(store: &Rc<Store>) -> Result<(), StoreError> {
+    let doubtful = store.home.take_doubtful();
+    if doubtful.is_empty() {
+        return Ok(());
+    }
+    if let Err(error) = let_commits_pass(store).await {
+        store.home.doubt(doubtful);
+        return Err(error);
+    }
+    doubtful.iter().for_each(|queue| store.broker().forget(queue));
+    Ok(())
 }
 
 /// Messages whose consumers have had them for too long have failed. Answers whether there may be more.
@@ -97,10 +140,14 @@ struct Timed {
     place: Place,
 }
 
-/// The rows of an index over times that come first.
-async fn first_of(store: &Rc<Store>, table: impl Fn(&Tables) -> &OpenTable) -> Result<Vec<Timed>, StoreError> {
+/// The rows of an index over times that come first, behind so many others.
+async fn first_of(
+    store: &Rc<Store>,
+    table: impl Fn(&Tables) -> &OpenTable,
+    offset: usize,
+) -> Result<Vec<Timed>, StoreError> {
     let key = [Value::Int(0)];
-    let rows = Rows { limit: TOGETHER_MAX as u64, ..Rows::new(Comparison::AtLeast, &key) };
+    let rows = Rows { limit: TOGETHER_MAX as u64, offset: offset as u64, ..Rows::new(Comparison::AtLeast, &key) };
     let open = store.open().await?;
     let tables = open.tables.clone();
     let found = store.carry_out(open, &[(table(&tables), Request::Find(rows))]).await?;
@@ -121,7 +168,7 @@ fn until(time_ms: u64) -> Duration {
 /// Lets messages wait whose time has come. Answers the time until the next one's.
 async fn wake_delayed(store: &Rc<Store>) -> Result<Duration, StoreError> {
     loop {
-        let first = first_of(store, |tables| &tables.due).await?;
+        let first = first_of(store, |tables| &tables.due, 0).await?;
         let count = first.iter().take_while(|timed| until(timed.time_ms).is_zero()).count();
         let Some(due) = first.get(..count).filter(|due| !due.is_empty()) else {
             return Ok(first.first().map_or(SLEEP_MAX, |next| until(next.time_ms)));
@@ -141,24 +188,20 @@ async fn wake_delayed(store: &Rc<Store>) -> Result<Duration, StoreError> {
     }
 }
 
-/// Deletes messages whose time to live is over and that nobody has. Answers the time until the next one's.
+/// Deletes messages whose time to live is over and that nobody has. Answers the time until the next one's. A message that somebody
+/// has is looked at again when it waits again ([`Store::fail`]).
 async fn drop_expired(store: &Rc<Store>) -> Result<Duration, StoreError> {
+    let mut leased = 0;
     loop {
-        let first = first_of(store, |tables| &tables.expires).await?;
+        let first = first_of(store, |tables| &tables.expires, leased).await?;
         let over: Vec<&Timed> = first.iter().take_while(|timed| until(timed.time_ms).is_zero()).collect();
-        let Some(next) = first.get(over.len()).map(|next| until(next.time_ms)).or(over.is_empty().then_some(SLEEP_MAX))
-        else {
-            // All of them are over, and there may be more.
-            if delete_unleased(store, &over).await? == 0 {
-                return Ok(PAUSE);
-            }
-            continue;
-        };
-        if over.is_empty() {
-            return Ok(next);
+        leased += over.len() - delete_unleased(store, &over).await?;
+        if let Some(next) = first.get(over.len()) {
+            return Ok(until(next.time_ms));
         }
-        let deleted = delete_unleased(store, &over).await?;
-        return Ok(if deleted < over.len() { next.min(PAUSE) } else { next });
+        if first.len() < TOGETHER_MAX {
+            return Ok(SLEEP_MAX);
+        }
     }
 }
 
@@ -169,6 +212,9 @@ async fn delete_unleased(store: &Rc<Store>, over: &[&Timed]) -> Result<usize, St
         .filter(|timed| !broker.is_leased(timed.place.id))
         .map(|timed| [Value::Uint(timed.place.id)])
         .collect();
+    if keys.is_empty() {
+        return Ok(0);
+    }
     let open = store.open().await?;
     let tables = open.tables.clone();
     let requests: Vec<_> =

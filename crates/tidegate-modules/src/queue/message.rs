@@ -17,7 +17,7 @@ pub(super) const PRIORITY_DEFAULT: u32 = 1024;
 /// Bytes of a queue's name, and of a unique key: what the table has room for.
 const NAME_BYTES_MAX: usize = 200;
 /// The longest delay and time to live: a hundred years. Sums with the time of day stay far from overflow.
-const TIME_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+pub(super) const TIME_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// A message that is to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,14 +33,19 @@ pub(super) struct NewMessage {
 
 /// A message as a consumer gets it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Message {
-    pub(super) id: u64,
-    pub(super) priority: u64,
-    pub(super) published_ms: u64,
+pub struct Message {
+    /// Its number.
+    pub id: u64,
+    /// Its urgency; 0 comes first.
+    pub priority: u64,
+    /// When it was published: milliseconds since 1970.
+    pub published_ms: u64,
     /// How often it has failed.
-    pub(super) attempts: u64,
-    pub(super) headers: Option<Bytes>,
-    pub(super) body: Bytes,
+    pub attempts: u64,
+    /// An object of JSON whose values are strings.
+    pub headers: Option<Bytes>,
+    /// What it says.
+    pub body: Bytes,
 }
 
 impl Message {

@@ -2,7 +2,8 @@
 //!
 //! Messages are rows of the schema `tidegate_queue` ([`tables`]); who has which is known to [`tidegate_queue::Broker`], once for
 //! all workers. [`store`] brings both together: [`publish`] and [`settle`] change rows and tell the broker, [`keeper`] looks after
-//! time. [`api`] is HTTP, [`pull`] what waits for messages there, [`admin`] what looks at whole queues.
+//! time. [`api`] is HTTP, [`pull`] what waits for messages there, [`admin`] what looks at whole queues. [`outbox`] takes messages that SQL has published with an application's own rows.
+//! [`scripts`] is the queue without HTTP.
 //!
 //! A message that was given to a consumer is not changed by that: it belongs to the consumer until a time limit in memory. So a
 //! pull writes nothing, and after a crash all messages wait again that were not acknowledged.
@@ -13,14 +14,19 @@ mod api;
 mod gather;
 mod keeper;
 mod message;
+mod outbox;
 mod publish;
 mod pull;
+mod scripts;
 mod settings;
 mod settle;
 mod store;
 mod tables;
 
-use std::time::Duration;
+pub use message::Message;
+pub use scripts::{Queue, Taken};
+
+use std::{sync::Arc, time::Duration};
 
 use tidegate_conf::{Diagnostic, Level as Severity, ast};
 use tidegate_core::{
@@ -51,6 +57,8 @@ pub struct Conf {
     queue_wait_max: Option<Duration>,
     /// `queue_message_size_max`
     queue_message_size_max: Option<usize>,
+    /// `queue_outbox`
+    outboxes: Option<Arc<[String]>>,
 }
 
 /// The module.
@@ -68,6 +76,10 @@ pub static MODULE: Module<Conf> = Module {
         Directive::size("queue_message_size_max", |conf: &mut Conf| &mut conf.queue_message_size_max)
             .default("1m")
             .doc("Size of the largest message."),
+        Directive::custom("queue_outbox", 1, u16::MAX, outbox::queue_outbox)
+            .within(Context::HTTP)
+            .syntax("schema ...")
+            .doc("Schemas whose table \"tidegate_outbox\" has messages to be published."),
     ],
     inherit: |child, parent, kind| {
         inherit!(child, parent; queue_lease, queue_wait_max, queue_message_size_max);
@@ -80,8 +92,13 @@ pub static MODULE: Module<Conf> = Module {
             program.content(move |req| api::handle(req, skip));
         }
     },
+    init_worker: Some(outbox::start),
     example: "
-        location /queues/ { queue_api; queue_lease 1m; }
+        queue_outbox shop;
+        server {
+            listen 127.0.0.1:8081;
+            location /queues/ { queue_api; queue_lease 1m; }
+        }
     ",
     ..Module::named("queue")
 };

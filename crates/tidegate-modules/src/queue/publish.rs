@@ -3,14 +3,14 @@
 use std::rc::Rc;
 
 use tidegate_net::clock;
-use tidegate_queue::{Broker, Place};
+use tidegate_queue::Place;
 use tidegate_rows::{QueryError, Value};
 use tidegate_sql::table::{OnDuplicate, Request, Rows};
 
 use super::{
     gather::{Gather, number},
     message::NewMessage,
-    store::{DUPLICATE_KEY, Open, Store, StoreError},
+    store::{DUPLICATE_KEY, Open, Store, StoreError, Unsure},
     tables::{DELAYED, READY},
 };
 use crate::database::schemas::execute;
@@ -47,7 +47,7 @@ impl Store {
     async fn publish_now(&self, queue: &str, messages: &[NewMessage]) -> Result<Vec<Published>, StoreError> {
         let mut open = self.open().await?;
         // A worker that ends breaks this off, perhaps behind the commit.
-        let unsure = Unsure(self.broker(), queue);
+        let unsure = Unsure::new(&self.home, queue);
         let stored = match messages {
             [message] => insert(&mut open, queue, message).await.map(|published| vec![published]),
             _ => insert_all(&mut open, queue, messages).await,
@@ -60,29 +60,25 @@ impl Store {
             }
         };
         self.give_back(open);
-        std::mem::forget(unsure);
+        unsure.certain();
         for (message, published) in messages.iter().zip(&published) {
-            match published {
-                Published::New(id) if message.delay_ms == 0 => {
-                    self.broker().waits(queue, Place { priority: message.priority, id: *id });
-                }
-                Published::New(_) => self.home.due_changed.notify_one(),
-                Published::Known(_) => {}
-            }
-            if message.ttl_ms.is_some() {
-                self.home.due_changed.notify_one();
-            }
+            self.tell(queue, message, *published);
         }
         Ok(published)
     }
-}
 
-/// Nobody knows whether messages were committed: when this is dropped, the queue is looked at anew.
-struct Unsure<'a>(&'a Broker, &'a str);
-
-impl Drop for Unsure<'_> {
-    fn drop(&mut self) {
-        self.0.forget(self.1);
+    /// Those who wait hear of a message that was committed.
+    pub(super) fn tell(&self, queue: &str, message: &NewMessage, published: Published) {
+        match published {
+            Published::New(id) if message.delay_ms == 0 => {
+                self.broker().waits(queue, Place { priority: message.priority, id });
+            }
+            Published::New(_) => self.home.due_changed.notify_one(),
+            Published::Known(_) => {}
+        }
+        if message.ttl_ms.is_some() {
+            self.home.due_changed.notify_one();
+        }
     }
 }
 
@@ -97,7 +93,11 @@ async fn insert_all(open: &mut Open, queue: &str, messages: &[NewMessage]) -> Re
     Ok(published)
 }
 
-async fn insert(open: &mut Open, queue: &str, message: &NewMessage) -> Result<Published, QueryError> {
+/// Stores a message, in the session's transaction if there is one.
+///
+/// # Errors
+/// Those of the statement.
+pub(super) async fn insert(open: &mut Open, queue: &str, message: &NewMessage) -> Result<Published, QueryError> {
     let tables = open.tables.clone();
     let now_ms = clock::now_ms();
     let later = |ms: Option<u64>| ms.map_or(Value::Null, |ms| Value::Uint(now_ms.saturating_add(ms)));

@@ -9,12 +9,12 @@ use super::{
     answer::{Refused, send, write_message},
     api::{Call, Failure, count},
     message::{Message, time_ms},
-    store::StoreError,
+    store::{Store, StoreError},
     tables::READY,
 };
 
 /// Messages of one answer.
-const MESSAGES_MAX: usize = 100;
+pub(super) const MESSAGES_MAX: usize = 100;
 /// Messages that are read together.
 const READ_TOGETHER: usize = 8;
 /// When an answer has messages of so many bytes no more are read; those who were to follow wait again.
@@ -38,7 +38,7 @@ pub(super) async fn pull(call: Call) -> Result<Step, Failure> {
     let mut line = call.store.broker().line_up(&call.queue, max, lease_ms);
     let pulled = tokio::select! {
         biased;
-        pulled = wait(&call, &mut line, wait_ms) => pulled,
+        pulled = wait(&call.store, &call.queue, &mut line, wait_ms) => pulled,
         () = call.req.client.closed() => return Ok(Step::Close),
     };
     let pulled = pulled.map_err(|error| Refused::of_store(&call.req, &error))?;
@@ -59,8 +59,13 @@ pub(super) async fn pull(call: Call) -> Result<Step, Failure> {
 }
 
 /// Waits for messages. None if the time is over.
-async fn wait(call: &Call, line: &mut InLine, wait_ms: u64) -> Result<Vec<(Lease, Message)>, StoreError> {
-    call.store.settings(&call.queue).await?;
+pub(super) async fn wait(
+    store: &Store,
+    queue: &str,
+    line: &mut InLine,
+    wait_ms: u64,
+) -> Result<Vec<(Lease, Message)>, StoreError> {
+    store.settings(queue).await?;
     let over = tokio::time::sleep(Duration::from_millis(wait_ms));
     tokio::pin!(over);
     let mut is_over = wait_ms == 0;
@@ -79,9 +84,9 @@ async fn wait(call: &Call, line: &mut InLine, wait_ms: u64) -> Result<Vec<(Lease
         };
         match turn {
             None => return Ok(Vec::new()),
-            Some(Turn::Scan(scan)) => call.store.scan(&call.queue, scan).await?,
+            Some(Turn::Scan(scan)) => store.scan(queue, scan).await?,
             Some(Turn::Messages(leases)) => {
-                let found = read(call, leases).await?;
+                let found = read(store, queue, leases).await?;
                 if !found.is_empty() {
                     return Ok(found);
                 }
@@ -91,7 +96,7 @@ async fn wait(call: &Call, line: &mut InLine, wait_ms: u64) -> Result<Vec<(Lease
 }
 
 /// Reads messages that the consumer is to have. Those who are not there any more are left out.
-async fn read(call: &Call, leases: Vec<Lease>) -> Result<Vec<(Lease, Message)>, StoreError> {
+async fn read(store: &Store, queue: &str, leases: Vec<Lease>) -> Result<Vec<(Lease, Message)>, StoreError> {
     let mut found = Vec::with_capacity(leases.len());
     let mut bytes = 0;
     let mut leases = leases.into_iter();
@@ -101,7 +106,7 @@ async fn read(call: &Call, leases: Vec<Lease>) -> Result<Vec<(Lease, Message)>, 
             break;
         }
         let ids: Vec<u64> = together.iter().map(Lease::message).collect();
-        let mut messages = call.store.read(&call.queue, READY, &ids).await?;
+        let mut messages = store.read(queue, READY, &ids).await?;
         for lease in together {
             match messages.iter().position(|message| message.id == lease.message()) {
                 Some(at) => {

@@ -1,17 +1,29 @@
 //! Settings of queues: rows of `queues`, which everybody asks for and nobody changes often.
+//!
+//! They are kept in memory. SQL may change them: the keeper hears of commits to the table and reads anew what is kept.
 
-use std::sync::PoisonError;
+use std::{collections::HashMap, sync::PoisonError};
 
-use tidegate_rows::Value;
-use tidegate_sql::table::{OnDuplicate, Request, Rows};
+use tidegate_rows::{Param, Value};
+use tidegate_sql::table::{Each, OnDuplicate, Request, Rows};
 
 use super::{
-    gather::number,
+    gather::{bytes, number},
     store::{Store, StoreError},
 };
 
 /// Queues whose settings are kept in memory.
 const KEPT_MAX: usize = 4096;
+/// Queues whose settings are read together.
+const TOGETHER_MAX: usize = 256;
+
+/// What is known of the settings of queues.
+#[derive(Debug, Default)]
+pub(super) struct KnownSettings {
+    by_queue: HashMap<String, Settings>,
+    /// How often all of them were doubted.
+    doubts: u64,
+}
 
 /// How a queue works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -22,26 +34,36 @@ pub(super) struct Settings {
     pub(super) is_paused: bool,
 }
 
+impl Settings {
+    /// The settings of a row of `Tables::queues`.
+    fn of(row: &[Param]) -> Self {
+        Settings { attempts_max: number(row.get(1)), is_paused: number(row.get(2)) != 0 }
+    }
+}
+
 impl Store {
     /// The settings of a queue; the broker knows of a pause then.
     ///
     /// # Errors
     /// Storage errors.
     pub(super) async fn settings(&self, queue: &str) -> Result<Settings, StoreError> {
-        let known = self.home.settings.lock().unwrap_or_else(PoisonError::into_inner).get(queue).copied();
-        if let Some(settings) = known {
-            return Ok(settings);
+        loop {
+            let doubts = {
+                let known = self.home.settings.lock().unwrap_or_else(PoisonError::into_inner);
+                match known.by_queue.get(queue) {
+                    Some(settings) => return Ok(*settings),
+                    None => known.doubts,
+                }
+            };
+            let read = self.read_settings(&[queue]).await?.into_values().next().unwrap_or_default();
+            let known = self.home.settings.lock().unwrap_or_else(PoisonError::into_inner);
+            // What was read may be older than what others have set meanwhile, or than a commit that the keeper has heard of.
+            if !known.by_queue.contains_key(queue) && known.doubts == doubts {
+                drop(known);
+                self.know(queue, read);
+                return Ok(read);
+            }
         }
-        let key = [Value::Bytes(queue.as_bytes())];
-        let open = self.open().await?;
-        let tables = open.tables.clone();
-        let found = self.carry_out(open, &[(&tables.queues, Request::Find(Rows::with_key(&key)))]).await?;
-        let settings = found.rows.first().map_or_else(Settings::default, |row| Settings {
-            attempts_max: number(row.get(1)),
-            is_paused: number(row.get(2)) != 0,
-        });
-        self.know(queue, settings, false);
-        Ok(settings)
     }
 
     /// Gives a queue other settings.
@@ -57,20 +79,49 @@ impl Store {
         let open = self.open().await?;
         let tables = open.tables.clone();
         self.carry_out(open, &[(&tables.queues, Request::Insert(&row, OnDuplicate::Replace))]).await?;
-        self.know(queue, settings, true);
+        self.know(queue, settings);
         Ok(())
     }
 
-    /// The settings of a queue are these; what was read is not known any better if others have set them meanwhile.
-    fn know(&self, queue: &str, settings: Settings, is_set: bool) {
+    /// Reads all settings anew that are kept: somebody has changed some.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub(super) async fn reread_settings(&self) -> Result<(), StoreError> {
+        let names: Vec<String> = {
+            let mut known = self.home.settings.lock().unwrap_or_else(PoisonError::into_inner);
+            known.doubts += 1;
+            known.by_queue.keys().cloned().collect()
+        };
+        for names in names.chunks(TOGETHER_MAX) {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let read = self.read_settings(&names).await?;
+            names.iter().for_each(|name| self.know(name, read.get(*name).copied().unwrap_or_default()));
+        }
+        Ok(())
+    }
+
+    /// The settings that the table has for queues.
+    async fn read_settings(&self, names: &[&str]) -> Result<HashMap<String, Settings>, StoreError> {
+        let values: Vec<Value<'_>> = names.iter().map(|name| Value::Bytes(name.as_bytes())).collect();
+        let rows = Rows { each: Some(Each { part: 0, values: &values }), ..Rows::with_key(&[Value::Null]) };
+        let open = self.open().await?;
+        let tables = open.tables.clone();
+        let found = self.carry_out(open, &[(&tables.queues, Request::Find(rows))]).await?;
+        let named = |row: &Vec<Param>| {
+            let name = String::from_utf8(bytes(row.first())?.to_vec()).ok()?;
+            Some((name, Settings::of(row)))
+        };
+        Ok(found.rows.iter().filter_map(named).collect())
+    }
+
+    /// The settings of a queue are these.
+    fn know(&self, queue: &str, settings: Settings) {
         let mut known = self.home.settings.lock().unwrap_or_else(PoisonError::into_inner);
-        if !is_set && known.contains_key(queue) {
-            return;
+        if known.by_queue.len() >= KEPT_MAX {
+            known.by_queue.clear();
         }
-        if known.len() >= KEPT_MAX {
-            known.clear();
-        }
-        known.insert(queue.to_owned(), settings);
+        known.by_queue.insert(queue.to_owned(), settings);
         if settings.is_paused {
             self.broker().pause(queue);
         } else {

@@ -32,6 +32,8 @@ struct Failure<'a> {
     due_ms: Option<u64>,
     reason: Option<&'a str>,
     decided: Cell<Failed>,
+    /// It has a time to live.
+    expires: Cell<bool>,
 }
 
 impl Revise for Failure<'_> {
@@ -53,7 +55,9 @@ impl Revise for Failure<'_> {
         let reason = self.reason.map_or_else(|| kept(3), |reason| Param::Bytes(reason.to_owned().into()));
         // A dead message does not keep others with its key out.
         let unique_key = if is_dead { Param::Null } else { kept(4) };
-        Revision::Put(vec![Param::Int(state), due, Param::Uint(attempts), reason, unique_key])
+        let expires = kept(5);
+        self.expires.set(number(Some(&expires)) != 0);
+        Revision::Put(vec![Param::Int(state), due, Param::Uint(attempts), reason, unique_key, expires])
     }
 }
 
@@ -89,7 +93,13 @@ impl Store {
         let failures: Vec<_> = settling
             .iter()
             .map(|settling| {
-                let failure = Failure { attempts_max, due_ms, reason, decided: Cell::new(Failed::Gone) };
+                let failure = Failure {
+                    attempts_max,
+                    due_ms,
+                    reason,
+                    decided: Cell::new(Failed::Gone),
+                    expires: Cell::new(false),
+                };
                 ([Value::Uint(settling.place().id)], failure)
             })
             .collect();
@@ -101,6 +111,10 @@ impl Store {
             .collect();
         self.carry_out(open, &requests).await?;
         for (settling, (_, failure)) in settling.into_iter().zip(&failures) {
+            if failure.expires.get() {
+                // The keeper leaves messages alone that somebody has.
+                self.home.due_changed.notify_one();
+            }
             match failure.decided.get() {
                 Failed::Waits => settling.back(),
                 Failed::Later => {

@@ -2,7 +2,7 @@
 
 use std::{
     cell::RefCell,
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     path::PathBuf,
     rc::Rc,
     sync::{Arc, Mutex, PoisonError},
@@ -22,7 +22,7 @@ use super::{
     gather::{Gather, bytes, number},
     keeper,
     message::Message,
-    settings::Settings,
+    settings::KnownSettings,
     tables::{DEFINITIONS, READY, Tables},
 };
 use crate::database::{self, schemas};
@@ -49,7 +49,11 @@ pub(super) struct Home {
     /// Who has it makes the tables.
     making: tokio::sync::Mutex<()>,
     /// What is known of the settings of queues.
-    pub(super) settings: Mutex<HashMap<String, Settings>>,
+    pub(super) settings: Mutex<KnownSettings>,
+    /// Who has one carries messages out of the outbox of that schema.
+    outboxes: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    /// Queues of which nobody knows whether a commit that was broken off has come about. The keeper finds out.
+    doubtful: Mutex<BTreeSet<String>>,
 }
 
 static HOMES: Mutex<Vec<(PathBuf, Arc<Home>)>> = Mutex::new(Vec::new());
@@ -73,15 +77,68 @@ impl Home {
             due_changed: Notify::new(),
             making: tokio::sync::Mutex::new(()),
             settings: Mutex::default(),
+            outboxes: Mutex::default(),
+            doubtful: Mutex::default(),
         });
         homes.push((path.clone(), home.clone()));
         Ok(home)
+    }
+
+    /// The lock of whoever carries messages out of a schema.
+    pub(super) fn outbox(&self, schema: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut outboxes = self.outboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        outboxes.entry(schema.to_owned()).or_default().clone()
+    }
+
+    /// Queues that were doubted since this was asked for.
+    pub(super) fn take_doubtful(&self) -> BTreeSet<String> {
+        std::mem::take(&mut self.doubtful.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A commit to these queues may have come about or not, or may still come about.
+    pub(super) fn doubt(&self, queues: impl IntoIterator<Item = String>) {
+        self.doubtful.lock().unwrap_or_else(PoisonError::into_inner).extend(queues);
+        self.due_changed.notify_one();
+    }
+}
+
+/// A commit that is under way: when this is dropped before [`certain`](Self::certain), nobody knows what has become of it.
+pub(super) struct Unsure<'a> {
+    home: &'a Home,
+    queues: BTreeSet<String>,
+}
+
+impl<'a> Unsure<'a> {
+    /// About a commit to one queue.
+    pub(super) fn new(home: &'a Home, queue: &str) -> Self {
+        Self::of_all(home, BTreeSet::from([queue.to_owned()]))
+    }
+
+    /// About a commit to these queues.
+    pub(super) fn of_all(home: &'a Home, queues: BTreeSet<String>) -> Self {
+        Self { home, queues }
+    }
+
+    /// The commit has come about, or never will.
+    pub(super) fn certain(mut self) {
+        self.queues.clear();
+    }
+}
+
+impl Drop for Unsure<'_> {
+    fn drop(&mut self) {
+        if self.queues.is_empty() {
+            return;
+        }
+        self.queues.iter().for_each(|queue| self.home.broker.forget(queue));
+        // The statement may be part of a commit that others of its worker carry out: what a look finds now need not be all.
+        self.home.doubt(std::mem::take(&mut self.queues));
     }
 }
 
 /// The queues of a data directory, for one worker.
 pub(super) struct Store {
-    engine: Engine,
+    pub(super) engine: Engine,
     pub(super) home: Arc<Home>,
     tables: RefCell<Option<Rc<Tables>>>,
     sessions: RefCell<Vec<Session>>,
@@ -171,12 +228,17 @@ impl Store {
         }
     }
 
+    /// The tables are gone, or other ones.
+    pub(super) fn forget_tables(&self) {
+        *self.tables.borrow_mut() = None;
+    }
+
     /// Tables may be gone, or other ones: they are opened anew, and queues are looked at anew.
     pub(super) fn doubt(&self, error: &QueryError) {
         match error {
             QueryError::Server(error) if error.code == DUPLICATE_KEY => return,
             QueryError::Server(error) if matches!(error.code, UNKNOWN_DATABASE | NO_SUCH_TABLE) => {
-                *self.tables.borrow_mut() = None;
+                self.forget_tables();
             }
             _ => {}
         }
@@ -251,9 +313,14 @@ impl Store {
         let now_ms = clock::now_ms();
         let is_wanted = |row: &&Vec<Param>| {
             let expires_ms = number(row.get(5));
+            let is_over = expires_ms != 0 && expires_ms <= now_ms;
+            if is_over {
+                // Somebody may have had it when the keeper came for it.
+                self.home.due_changed.notify_one();
+            }
             bytes(row.get(1)).is_some_and(|name| name == queue.as_bytes())
                 && number(row.get(2)) == state.unsigned_abs()
-                && (expires_ms == 0 || expires_ms > now_ms)
+                && !is_over
         };
         Ok(found.rows.iter().filter(is_wanted).map(|row| Message::of(row)).collect())
     }

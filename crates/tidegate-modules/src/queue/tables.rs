@@ -8,6 +8,8 @@ use tidegate_sql::{
 
 /// The schema with all messages.
 pub(super) const SCHEMA: &str = "tidegate_queue";
+/// The table with settings of queues.
+pub(super) const SETTINGS: &str = "queues";
 
 /// The message waits to be pulled.
 pub(super) const READY: i64 = 0;
@@ -44,6 +46,10 @@ CREATE TABLE IF NOT EXISTS tidegate_queue.queues (
   name VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY,
   attempts_max INT UNSIGNED NOT NULL DEFAULT 0,
   is_paused TINYINT UNSIGNED NOT NULL DEFAULT 0
+);
+CREATE TABLE IF NOT EXISTS tidegate_queue.outboxes (
+  schema_name VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY,
+  carried TEXT NOT NULL
 );";
 
 /// The table, by the indexes and columns that requests need.
@@ -54,7 +60,7 @@ pub(super) struct Tables {
     pub(super) read: OpenTable,
     /// The order of messages: priority, id; filters queue, state.
     pub(super) next: OpenTable,
-    /// What a failure changes: state, due_ms, attempts, reason, unique_key.
+    /// What a failure changes: state, due_ms, attempts, reason, unique_key, expires_ms.
     pub(super) fail: OpenTable,
     /// Messages that wait for their time: due_ms, id, queue, priority.
     pub(super) due: OpenTable,
@@ -64,6 +70,8 @@ pub(super) struct Tables {
     pub(super) by_unique_key: OpenTable,
     /// Settings of queues: name, attempts_max, is_paused.
     pub(super) queues: OpenTable,
+    /// Rows of outboxes that have become messages and are to be deleted: schema_name, carried.
+    pub(super) outboxes: OpenTable,
 }
 
 impl Tables {
@@ -79,15 +87,17 @@ impl Tables {
         let new =
             ["queue", "state", "priority", "published_ms", "due_ms", "expires_ms", "unique_key", "headers", "body"];
         let wanted = ["id", "queue", "state", "priority", "published_ms", "expires_ms", "attempts", "headers", "body"];
+        let fail = ["state", "due_ms", "attempts", "reason", "unique_key", "expires_ms"];
         Ok(Tables {
             publish: open("messages", "PRIMARY", &new, &[])?,
             read: open("messages", "PRIMARY", &wanted, &[])?,
             next: open("messages", "next", &["priority", "id"], &["queue", "state"])?,
-            fail: open("messages", "PRIMARY", &["state", "due_ms", "attempts", "reason", "unique_key"], &[])?,
+            fail: open("messages", "PRIMARY", &fail, &[])?,
             due: open("messages", "due", &["due_ms", "id", "queue", "priority"], &[])?,
             expires: open("messages", "expires", &["expires_ms", "id", "queue", "priority"], &[])?,
             by_unique_key: open("messages", "unique_key", &["id"], &[])?,
-            queues: open("queues", "PRIMARY", &["name", "attempts_max", "is_paused"], &[])?,
+            queues: open(SETTINGS, "PRIMARY", &["name", "attempts_max", "is_paused"], &[])?,
+            outboxes: open("outboxes", "PRIMARY", &["schema_name", "carried"], &[])?,
         })
     }
 }

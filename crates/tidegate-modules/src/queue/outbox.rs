@@ -1,0 +1,305 @@
+//! `queue_outbox`: messages that are published by SQL, within the transaction of the rows that they are about.
+//!
+//! A transaction writes to one schema. So each schema that is named has a table of its own for messages, `tidegate_outbox`; what
+//! was committed there is carried into the queues by one worker, which hears of the commit.
+//!
+//! Carrying takes two commits, one for each schema, and a crash may come in between. The first one stores, with the messages, the
+//! numbers of the rows that they were made of:
+//!
+//! ```text
+//! 1. tidegate_queue: the messages, and "7,8,9 of the schema shop were carried"      together
+//! 2. shop:           DELETE 7, 8, 9
+//! 3. tidegate_queue: nothing is under way                                           or the next 1.
+//! ```
+//!
+//! Whoever begins to carry does 2 and 3 first for what the record names: so each row becomes one message, whenever the server ends.
+
+use std::{rc::Rc, sync::Arc, time::Duration};
+
+use tidegate_conf::{Diagnostic, Level as Severity, ast};
+use tidegate_core::{
+    conf::{Build, Config},
+    main_conf::duplicate,
+};
+use tidegate_net::log::{self, Level};
+use tidegate_rows::{Param, Value};
+use tidegate_sql::{
+    Listening,
+    table::{Answer, Comparison, OnDuplicate, OpenTable, Opening, Request, Rows, Strictness},
+};
+
+use super::{
+    Conf,
+    gather::{Gather, bytes, number},
+    message::{NewMessage, TIME_MAX, check_name},
+    publish::{Published, insert},
+    store::{Store, StoreError},
+    tables,
+};
+use crate::database::{self, schemas::execute};
+
+/// The table, in each schema.
+pub(super) const TABLE: &str = "tidegate_outbox";
+/// Rows that become messages together.
+const TOGETHER_MAX: u64 = 32;
+/// After a failure.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The queue of messages that cannot be published as their rows have it.
+const REFUSED: &str = "tidegate.outbox.refused";
+
+/// Its columns. What no message can be is refused where it is written, in the transaction of whoever does so.
+const DEFINITION: &str = "(
+  id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  queue VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL CHECK (queue REGEXP '^[A-Za-z0-9._:-]+$'),
+  body LONGBLOB NOT NULL,
+  priority INT UNSIGNED NOT NULL DEFAULT 1024,
+  delay_ms BIGINT UNSIGNED NOT NULL DEFAULT 0 CHECK (delay_ms <= 3153600000000),
+  ttl_ms BIGINT UNSIGNED NULL CHECK (ttl_ms <= 3153600000000),
+  unique_key VARBINARY(200) NULL,
+  headers LONGTEXT NULL CHECK (JSON_VALID(headers))
+)";
+
+/// `queue_outbox SCHEMA …`
+pub(super) fn queue_outbox(
+    conf: &mut Conf,
+    directive: &ast::Directive,
+    build: &mut Build<'_>,
+) -> Result<(), Diagnostic> {
+    if conf.outboxes.is_some() {
+        return Err(duplicate(directive));
+    }
+    let mut names = Vec::with_capacity(directive.args.len());
+    for arg in &directive.args {
+        let name = String::from_utf8_lossy(&arg.value).into_owned();
+        if name.is_empty() || name == tables::SCHEMA || names.contains(&name) {
+            let message = format!("\"queue_outbox\" cannot take the schema \"{name}\"");
+            return Err(Diagnostic::new(Severity::Emerg, arg.span, message)
+                .with_hint("each schema of the application with messages is named once"));
+        }
+        names.push(name);
+    }
+    let level = build.level();
+    let schemas = names.iter().cloned().chain([tables::SCHEMA.to_owned()]);
+    build.conf_mut(&database::BLOCK, level).upstreams.get_or_insert_default().extend(schemas);
+    conf.outboxes = Some(names.into());
+    Ok(())
+}
+
+/// Begins to carry messages, as a worker starts.
+///
+/// # Errors
+/// What the configuration of the database has wrong, as a sentence.
+pub(super) fn start(conf: &Arc<Conf>) -> Result<(), String> {
+    let (Some(names), Some(config)) = (&conf.outboxes, tidegate_core::worker::config()) else { return Ok(()) };
+    database::start(&config)?;
+    for name in names.iter() {
+        tokio::task::spawn_local(carry(config.clone(), name.clone()));
+    }
+    Ok(())
+}
+
+/// Carries messages out of a schema for as long as the worker lives.
+async fn carry(config: Arc<Config>, schema: String) {
+    let mut has_failed = false;
+    loop {
+        let Err(error) = carry_on(&config, &schema, &mut has_failed).await;
+        if let (StoreError::Query(error), Ok(store)) = (&error, Store::of(&config)) {
+            store.doubt(error);
+        }
+        // Once is enough: nobody has done anything about it yet.
+        if !std::mem::replace(&mut has_failed, true) {
+            log::note(Level::Warn, format_args!("queue: messages wait in the outbox of \"{schema}\": {error}"));
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Carries messages until something fails.
+async fn carry_on(
+    config: &Config,
+    schema: &str,
+    has_failed: &mut bool,
+) -> Result<std::convert::Infallible, StoreError> {
+    let store = Store::of(config)?;
+    // Of all workers one carries, and the next one when that ends.
+    let turn = store.home.outbox(schema);
+    let _turn = turn.lock().await;
+    let mut outbox = Outbox::open(store, schema).await?;
+    outbox.finish_former().await?;
+    *has_failed = false;
+    loop {
+        outbox.carry_all().await?;
+        if outbox.listening.next().await.is_none() {
+            return Err(StoreError::Unavailable("the schema is gone".to_owned()));
+        }
+    }
+}
+
+/// The outbox of a schema.
+struct Outbox {
+    store: Rc<Store>,
+    schema: String,
+    /// id, queue, body, priority, delay_ms, ttl_ms, unique_key, headers.
+    rows: OpenTable,
+    listening: Listening,
+    /// The record names rows that are gone.
+    is_recorded: bool,
+}
+
+/// A row of the outbox.
+struct Entry {
+    id: u64,
+    queue: String,
+    message: NewMessage,
+}
+
+impl Outbox {
+    /// Opens the outbox, which is made if there is none.
+    async fn open(store: Rc<Store>, schema: &str) -> Result<Self, StoreError> {
+        let mut open = store.open().await?;
+        let make = format!("CREATE TABLE IF NOT EXISTS `{}`.{TABLE} {DEFINITION}", schema.replace('`', "``"));
+        execute(&mut open.session, make.as_bytes()).await?;
+        let columns = ["id", "queue", "body", "priority", "delay_ms", "ttl_ms", "unique_key", "headers"];
+        let rows = open.session.open_table(&Opening {
+            schema,
+            table: TABLE,
+            index: "PRIMARY",
+            columns: &columns,
+            filters: &[],
+            strictness: Strictness::Exact,
+        })?;
+        store.give_back(open);
+        // Before anything is looked for: what is committed meanwhile is heard of later.
+        let listening = store.engine.listen(schema, &[TABLE], None)?;
+        Ok(Outbox { store, schema: schema.to_owned(), rows, listening, is_recorded: true })
+    }
+
+    /// Deletes rows that have become messages before the server ended.
+    async fn finish_former(&mut self) -> Result<(), StoreError> {
+        let key = [Value::Bytes(self.schema.as_bytes())];
+        let open = self.store.open().await?;
+        let tables = open.tables.clone();
+        let found = self.store.carry_out(open, &[(&tables.outboxes, Request::Find(Rows::with_key(&key)))]).await?;
+        let Some(recorded) = found.rows.first().and_then(|row| bytes(row.get(1))) else {
+            self.is_recorded = false;
+            return Ok(());
+        };
+        let ids = recorded.split(|byte| *byte == b',').filter_map(|id| std::str::from_utf8(id).ok()?.parse().ok());
+        self.delete(&ids.collect::<Vec<u64>>()).await?;
+        self.clear().await
+    }
+
+    /// Carries all that is there.
+    async fn carry_all(&mut self) -> Result<(), StoreError> {
+        loop {
+            let entries = self.first().await?;
+            if entries.is_empty() {
+                // A row of the same number may come: a table that is emptied counts from the beginning again.
+                return if self.is_recorded { self.clear().await } else { Ok(()) };
+            }
+            let (store, schema) = (self.store.clone(), self.schema.clone());
+            let ids: Vec<u64> = entries.iter().map(|entry| entry.id).collect();
+            self.is_recorded = true;
+            publish(&store, &schema, entries).await?;
+            self.delete(&ids).await?;
+        }
+    }
+
+    /// The first rows.
+    async fn first(&self) -> Result<Vec<Entry>, StoreError> {
+        let key = [Value::Uint(0)];
+        let rows = Rows { limit: TOGETHER_MAX, ..Rows::new(Comparison::AtLeast, &key) };
+        let open = self.store.open().await?;
+        let found = self.store.carry_out(open, &[(&self.rows, Request::Find(rows))]).await?;
+        Ok(found.rows.iter().map(|row| Entry::of(&self.schema, row)).collect())
+    }
+
+    async fn delete(&self, ids: &[u64]) -> Result<(), StoreError> {
+        let keys: Vec<[Value<'_>; 1]> = ids.iter().map(|id| [Value::Uint(*id)]).collect();
+        let requests: Vec<_> =
+            keys.iter().map(|key| (&self.rows, Request::Delete(Rows::with_key(key), Answer::Number))).collect();
+        let open = self.store.open().await?;
+        self.store.carry_out(open, &requests).await.map(drop)
+    }
+
+    /// Nothing is under way.
+    async fn clear(&mut self) -> Result<(), StoreError> {
+        let key = [Value::Bytes(self.schema.as_bytes())];
+        let open = self.store.open().await?;
+        let tables = open.tables.clone();
+        let delete = Request::Delete(Rows::with_key(&key), Answer::Number);
+        self.store.carry_out(open, &[(&tables.outboxes, delete)]).await?;
+        self.is_recorded = false;
+        Ok(())
+    }
+}
+
+/// Stores the messages of rows, and which rows those were: together or not at all.
+async fn publish(store: &Store, schema: &str, entries: Vec<Entry>) -> Result<(), StoreError> {
+    let mut open = store.open().await?;
+    let ids: Vec<String> = entries.iter().map(|entry| entry.id.to_string()).collect();
+    let ids = ids.join(",");
+    let record = [Value::Bytes(schema.as_bytes()), Value::Bytes(ids.as_bytes())];
+    let tables = open.tables.clone();
+    // If this is broken off nobody knows what the queues have.
+    let unsure = entries.iter().map(|entry| entry.queue.clone()).collect();
+    let unsure = super::store::Unsure::of_all(&store.home, unsure);
+    execute(&mut open.session, b"BEGIN").await?;
+    let mut published: Vec<Published> = Vec::with_capacity(entries.len());
+    for entry in &entries {
+        published.push(insert(&mut open, &entry.queue, &entry.message).await?);
+    }
+    let recording = Request::Insert(&record, OnDuplicate::Replace);
+    open.session.run_request(&tables.outboxes, &recording, &mut Gather::default()).await?;
+    execute(&mut open.session, b"COMMIT").await?;
+    unsure.certain();
+    store.give_back(open);
+    for (entry, published) in entries.iter().zip(published) {
+        store.tell(&entry.queue, &entry.message, published);
+    }
+    Ok(())
+}
+
+impl Entry {
+    /// What a row says. Whoever has made the table in another way may have written anything.
+    fn of(schema: &str, row: &[Param]) -> Self {
+        let name = bytes(row.get(1)).unwrap_or_default();
+        let queue = String::from_utf8_lossy(&name).into_owned();
+        let time_max = u64::try_from(TIME_MAX.as_millis()).unwrap_or(u64::MAX);
+        let headers = bytes(row.get(7)).map(|headers| String::from_utf8_lossy(&headers).into_owned());
+        let message = NewMessage {
+            priority: u32::try_from(number(row.get(3))).unwrap_or(u32::MAX),
+            delay_ms: number(row.get(4)).min(time_max),
+            ttl_ms: Some(number(row.get(5)).min(time_max)).filter(|ms| *ms > 0),
+            unique_key: bytes(row.get(6)).filter(|key| !key.is_empty()),
+            headers,
+            ..NewMessage::new(bytes(row.get(2)).unwrap_or_default())
+        };
+        let entry = Entry { id: number(row.first()), queue, message };
+        match entry.problem() {
+            None => entry,
+            Some(problem) => entry.refused(schema, &problem),
+        }
+    }
+
+    fn problem(&self) -> Option<String> {
+        let is_object = |text: &String| {
+            serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text)
+                .is_ok_and(|fields| fields.values().all(serde_json::Value::is_string))
+        };
+        if let Err(refused) = check_name(&self.queue) {
+            return Some(refused.message);
+        }
+        let is_good = self.message.headers.as_ref().is_none_or(is_object);
+        (!is_good).then(|| "\"headers\" is no object of strings".to_owned())
+    }
+
+    /// The message in the queue of those that cannot be published.
+    fn refused(self, schema: &str, problem: &str) -> Self {
+        let name = &self.queue;
+        log::note(Level::Error, format_args!("queue: a message of \"{schema}\" for {name:?} is refused: {problem}"));
+        let headers = serde_json::json!({ "schema": schema, "queue": name, "reason": problem });
+        let message = NewMessage { headers: Some(headers.to_string()), ..NewMessage::new(self.message.body) };
+        Entry { id: self.id, queue: REFUSED.to_owned(), message }
+    }
+}
