@@ -12,7 +12,7 @@
 use rustls::pki_types::CertificateDer;
 
 use crate::{
-    verify::{Side, VerifyError},
+    verify::{Link, Side, VerifyError},
     x509::{Extension, Parts, Signed, Validity, elements},
 };
 
@@ -30,9 +30,6 @@ const KEY_CERT_SIGN: u8 = 0x04;
 
 /// Signatures that one search verifies at most: certificates come from strangers.
 const SIGNATURES_MAX: u32 = 32;
-
-/// A way from a certificate to a trusted one: each certificate with the key of its issuer.
-pub(crate) type Path<'a> = Vec<(Parts<'a>, &'a [u8])>;
 
 /// What a search stands on.
 pub(crate) struct Search<'a> {
@@ -57,7 +54,7 @@ impl<'a> Search<'a> {
     ///
     /// # Errors
     /// There is none; why.
-    pub(crate) fn find(&mut self, end_entity: &'a [u8], side: Side) -> Result<Path<'a>, VerifyError> {
+    pub(crate) fn find(&mut self, end_entity: &'a [u8], side: Side) -> Result<Vec<Link>, VerifyError> {
         let parts = Parts::of(end_entity).ok_or(VerifyError::Unspecified)?;
         let wanted = match side {
             Side::Server => SERVER_AUTH,
@@ -73,7 +70,7 @@ impl<'a> Search<'a> {
     }
 
     /// Finds a way from a certificate above which `below` intermediate ones were passed.
-    fn climb(&mut self, certificate: &'a [u8], below: usize) -> Result<Path<'a>, VerifyError> {
+    fn climb(&mut self, certificate: &'a [u8], below: usize) -> Result<Vec<Link>, VerifyError> {
         let (Some(parts), Some(signed)) = (Parts::of(certificate), Signed::of(certificate)) else {
             return Err(VerifyError::Unspecified);
         };
@@ -81,7 +78,7 @@ impl<'a> Search<'a> {
         let (trusted, intermediates) = (self.trusted, self.intermediates);
         for issuer in trusted.iter().filter_map(|issuer| Parts::of(issuer)) {
             if issuer.subject == parts.issuer && self.is_signed(&signed, issuer.public_key)? {
-                return Ok(vec![(parts, issuer.public_key)]);
+                return Ok(vec![link(certificate, &issuer)]);
             }
         }
         let mut why = VerifyError::UnknownIssuer;
@@ -98,7 +95,7 @@ impl<'a> Search<'a> {
             let found = is_authority(&issuer, below).and_then(|()| self.climb(der, below + 1));
             match found {
                 Ok(mut path) => {
-                    path.insert(0, (parts, issuer.public_key));
+                    path.insert(0, link(certificate, &issuer));
                     return Ok(path);
                 }
                 Err(error) => why = error,
@@ -111,6 +108,10 @@ impl<'a> Search<'a> {
         self.signatures_left = self.signatures_left.checked_sub(1).ok_or(VerifyError::TooLong)?;
         Ok(signed.is_by(key))
     }
+}
+
+fn link(certificate: &[u8], issuer: &Parts<'_>) -> Link {
+    Link { certificate: certificate.to_vec(), issuer_key: issuer.public_key.to_vec() }
 }
 
 /// Whether a certificate may be used now.

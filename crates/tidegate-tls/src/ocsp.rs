@@ -41,6 +41,9 @@ const URI: u8 = 0x86;
 /// Source: nginx, `ngx_ssl_ocsp_validate`.
 const SKEW_SECONDS: i64 = 300;
 
+/// Certificates of an answer that are looked at: signatures cost time.
+const CERTIFICATES_MAX: usize = 8;
+
 /// Why there is no good status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OcspError {
@@ -120,18 +123,150 @@ pub fn responder(certificate: &[u8]) -> Result<Option<&[u8]>, OcspError> {
     }))
 }
 
-/// The bits of a certificate's key, without the type of key.
-fn key_bits<'a>(parts: &Parts<'a>) -> Option<&'a [u8]> {
-    let (_, key) = elements(parts.public_key).next()?;
-    let (_, bits) = elements(key).nth(1)?;
-    bits.get(1..)
+/// The certificate in `candidates` that has issued `certificate`.
+pub fn issuer_among<'c>(certificate: &[u8], candidates: impl IntoIterator<Item = &'c [u8]>) -> Option<&'c [u8]> {
+    let (parts, signed) = (Parts::of(certificate)?, Signed::of(certificate)?);
+    candidates.into_iter().find(|candidate| {
+        let issuer = Parts::of(candidate).filter(|issuer| issuer.subject == parts.issuer);
+        issuer.is_some_and(|issuer| signed.is_by(issuer.public_key))
+    })
 }
 
-/// Name and key of an issuer, hashed, and the number of a certificate.
-fn identity(certificate: &[u8], issuer: &[u8]) -> Option<[Vec<u8>; 3]> {
-    let (parts, issuer) = (Parts::of(certificate)?, Parts::of(issuer)?);
-    let hash = |bytes: &[u8]| digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref().to_vec();
-    Some([hash(parts.issuer), hash(key_bits(&issuer)?), parts.serial.to_vec()])
+/// The certificate that a question is about, and the key of its issuer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Subject {
+    /// Name of the issuer, hashed.
+    name: Vec<u8>,
+    /// Key of the issuer, hashed.
+    key: Vec<u8>,
+    serial: Vec<u8>,
+    /// SubjectPublicKeyInfo of the issuer.
+    issuer_key: Vec<u8>,
+}
+
+/// Who may have signed an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Signers {
+    /// The issuer of the certificate, or the owner of a certificate that it has issued for that.
+    Issuer,
+    /// These, and the owner of any certificate that comes with the answer. Nothing is proved by such an answer.
+    Any,
+}
+
+/// What an answer says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answer {
+    /// The status.
+    pub status: Status,
+    /// When there will be a new one, in seconds since 1970, if the responder says so.
+    pub next_update: Option<i64>,
+}
+
+/// The status of a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// It was not revoked.
+    Good,
+    /// It was revoked.
+    Revoked,
+    /// The responder does not know it.
+    Unknown,
+}
+
+impl Answer {
+    /// The time of a good answer.
+    ///
+    /// # Errors
+    /// The status is another one.
+    pub fn good(self) -> Result<Good, OcspError> {
+        match self.status {
+            Status::Good => Ok(Good { next_update: self.next_update }),
+            Status::Revoked => Err(OcspError::Bad("revoked")),
+            Status::Unknown => Err(OcspError::Bad("unknown")),
+        }
+    }
+}
+
+impl Subject {
+    /// The subject `certificate`, which was issued by the owner of `issuer`.
+    ///
+    /// # Errors
+    /// A certificate cannot be read.
+    pub fn new(certificate: &[u8], issuer: &[u8]) -> Result<Self, OcspError> {
+        let issuer = Parts::of(issuer).ok_or(OcspError::Certificate)?;
+        Self::with_key(certificate, issuer.public_key)
+    }
+
+    /// The same by the issuer's key, a whole SubjectPublicKeyInfo.
+    ///
+    /// # Errors
+    /// The certificate or the key cannot be read.
+    pub fn with_key(certificate: &[u8], issuer_key: &[u8]) -> Result<Self, OcspError> {
+        let parts = Parts::of(certificate).ok_or(OcspError::Certificate)?;
+        let hash = |bytes: &[u8]| digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref().to_vec();
+        Ok(Self {
+            name: hash(parts.issuer),
+            key: hash(key_bits(issuer_key).ok_or(OcspError::Certificate)?),
+            serial: parts.serial.to_vec(),
+            issuer_key: issuer_key.to_vec(),
+        })
+    }
+
+    /// The question for its status.
+    pub fn request(&self) -> Vec<u8> {
+        let fields =
+            [SHA1.to_vec(), der(OCTET_STRING, &self.name), der(OCTET_STRING, &self.key), der(INTEGER, &self.serial)];
+        // CertID, Request, requestList, tbsRequest, OCSPRequest.
+        (0..5).fold(fields.concat(), |content, _| der(SEQUENCE, &content))
+    }
+
+    /// What an answer says of it at a time in seconds since 1970.
+    ///
+    /// # Errors
+    /// The answer says nothing that counts.
+    pub fn answer(&self, response: &[u8], now: i64, signers: Signers) -> Result<Answer, OcspError> {
+        let basic = basic(response)?;
+        let signed = Signed::of(basic).ok_or(OcspError::Syntax)?;
+        if !is_signed_for(&signed, basic, &self.issuer_key, now, signers) {
+            return Err(OcspError::Signature);
+        }
+        let list = elements(signed.content).filter(|(tag, _)| *tag == SEQUENCE).map(|(_, list)| list).next();
+        let mut responses = elements(list.ok_or(OcspError::Syntax)?);
+        let single = responses.find_map(|(_, single)| self.is_named_in(single).then_some(single));
+        let mut fields = elements(single.ok_or(OcspError::Other)?).skip(1);
+        let status = match fields.next() {
+            Some((GOOD, _)) => Status::Good,
+            Some((REVOKED, _)) => Status::Revoked,
+            _ => Status::Unknown,
+        };
+        let since = fields.next().and_then(|(tag, text)| seconds_of(tag, text)).ok_or(OcspError::Syntax)?;
+        let next_update = match fields.next() {
+            Some((TAG_0, time)) => {
+                let (tag, text) = elements(time).next().ok_or(OcspError::Syntax)?;
+                Some(seconds_of(tag, text).ok_or(OcspError::Syntax)?)
+            }
+            _ => None,
+        };
+        if since > now + SKEW_SECONDS || next_update.is_some_and(|until| until < now - SKEW_SECONDS) {
+            return Err(OcspError::Time);
+        }
+        Ok(Answer { status, next_update })
+    }
+
+    /// Whether a SingleResponse is about it.
+    fn is_named_in(&self, single: &[u8]) -> bool {
+        let Some((_, id)) = elements(single).next() else { return false };
+        let fields: Vec<(u8, &[u8])> = elements(id).collect();
+        matches!(&fields[..], [(SEQUENCE, algorithm), (_, name), (_, key), (_, serial)]
+            if algorithm.starts_with(&SHA1[2..9]) && *name == self.name && *key == self.key && *serial == self.serial)
+    }
+}
+
+/// The bits of a key, a whole SubjectPublicKeyInfo, without the type of key.
+fn key_bits(key: &[u8]) -> Option<&[u8]> {
+    let (_, key) = elements(key).next()?;
+    let (_, bits) = elements(key).nth(1)?;
+    bits.get(1..)
 }
 
 /// The question for the status of a certificate.
@@ -139,10 +274,7 @@ fn identity(certificate: &[u8], issuer: &[u8]) -> Option<[Vec<u8>; 3]> {
 /// # Errors
 /// A certificate cannot be read.
 pub fn request(certificate: &[u8], issuer: &[u8]) -> Result<Vec<u8>, OcspError> {
-    let [name, key, serial] = identity(certificate, issuer).ok_or(OcspError::Certificate)?;
-    let fields = [SHA1.to_vec(), der(OCTET_STRING, &name), der(OCTET_STRING, &key), der(INTEGER, &serial)];
-    // CertID, Request, requestList, tbsRequest, OCSPRequest.
-    Ok((0..5).fold(fields.concat(), |content, _| der(SEQUENCE, &content)))
+    Ok(Subject::new(certificate, issuer)?.request())
 }
 
 /// A status that is good.
@@ -157,33 +289,9 @@ pub struct Good {
 /// # Errors
 /// Why the status is not good.
 pub fn validate(response: &[u8], certificate: &[u8], issuer: &[u8], now: i64) -> Result<Good, OcspError> {
-    let basic = basic(response)?;
-    let wanted = identity(certificate, issuer).ok_or(OcspError::Certificate)?;
-    let signed = Signed::of(basic).ok_or(OcspError::Syntax)?;
-    if !is_signed_for(&signed, basic, issuer, now) {
-        return Err(OcspError::Signature);
-    }
-    let list = elements(signed.content).filter(|(tag, _)| *tag == SEQUENCE).map(|(_, list)| list).next();
-    let mut responses = elements(list.ok_or(OcspError::Syntax)?);
-    let single = responses.find_map(|(_, single)| names(single, &wanted).then_some(single)).ok_or(OcspError::Other)?;
-    let mut fields = elements(single).skip(1);
-    match fields.next() {
-        Some((GOOD, _)) => {}
-        Some((REVOKED, _)) => return Err(OcspError::Bad("revoked")),
-        _ => return Err(OcspError::Bad("unknown")),
-    }
-    let since = fields.next().and_then(|(tag, text)| seconds_of(tag, text)).ok_or(OcspError::Syntax)?;
-    let next_update = match fields.next() {
-        Some((TAG_0, time)) => {
-            let (tag, text) = elements(time).next().ok_or(OcspError::Syntax)?;
-            Some(seconds_of(tag, text).ok_or(OcspError::Syntax)?)
-        }
-        _ => None,
-    };
-    if since > now + SKEW_SECONDS || next_update.is_some_and(|until| until < now - SKEW_SECONDS) {
-        return Err(OcspError::Time);
-    }
-    Ok(Good { next_update })
+    // The answer is looked at before the certificates are.
+    basic(response)?;
+    Subject::new(certificate, issuer)?.answer(response, now, Signers::Issuer)?.good()
 }
 
 /// The BasicOCSPResponse in an answer, whole.
@@ -203,31 +311,23 @@ fn basic(response: &[u8]) -> Result<&[u8], OcspError> {
     }
 }
 
-/// Whether a SingleResponse is about the certificate of this identity.
-fn names(single: &[u8], [name, key, serial]: &[Vec<u8>; 3]) -> bool {
-    let Some((_, id)) = elements(single).next() else { return false };
-    let fields: Vec<(u8, &[u8])> = elements(id).collect();
-    matches!(&fields[..], [(SEQUENCE, algorithm), (_, of_name), (_, of_key), (_, number)]
-        if algorithm.starts_with(&SHA1[2..9]) && of_name == name && of_key == key && number == serial)
-}
-
-/// Whether an answer is signed by the issuer of the certificate, or by the owner of a certificate that it has issued for that.
+/// Whether an answer is signed by somebody whose word counts. `issuer_key` is a whole SubjectPublicKeyInfo.
 ///
 /// Source: RFC 6960, section 4.2.2.2.
-fn is_signed_for(signed: &Signed<'_>, basic: &[u8], issuer: &[u8], now: i64) -> bool {
-    let Some(issuer) = Parts::of(issuer) else { return false };
-    if signed.is_by(issuer.public_key) {
+fn is_signed_for(signed: &Signed<'_>, basic: &[u8], issuer_key: &[u8], now: i64, signers: Signers) -> bool {
+    if signed.is_by(issuer_key) {
         return true;
     }
     let fields = elements(basic).next().map_or(&[][..], |(_, fields)| fields);
     let Some((_, tagged)) = elements(fields).find(|(tag, _)| *tag == TAG_0) else { return false };
     let mut rest = elements(tagged).next().map_or(&[][..], |(_, list)| list);
-    while let Some((certificate, behind)) = next(rest) {
+    for _ in 0..CERTIFICATES_MAX {
+        let Some((certificate, behind)) = next(rest) else { return false };
         rest = behind;
         let (Some(parts), Some(own)) = (Parts::of(certificate), Signed::of(certificate)) else { continue };
         let is_now = parts.times().is_some_and(|(from, to)| (from..=to).contains(&now));
-        let is_charged = parts.extensions().any(|extension| is_for_ocsp(&extension));
-        if is_now && is_charged && own.is_by(issuer.public_key) && signed.is_by(parts.public_key) {
+        let is_charged = || parts.extensions().any(|extension| is_for_ocsp(&extension)) && own.is_by(issuer_key);
+        if is_now && (signers == Signers::Any || is_charged()) && signed.is_by(parts.public_key) {
             return true;
         }
     }
@@ -257,6 +357,7 @@ mod tests {
         assert_eq!(responder(b"x"), Err(OcspError::Certificate));
         assert_eq!(request(LEAF, CA).as_deref(), Ok(&include_bytes!("../tests/ocsp/req.der")[..]));
         assert!(is_issued_by(LEAF, CA) && !is_issued_by(CA, LEAF));
+        assert_eq!((issuer_among(LEAF, [BAD, CA]), issuer_among(LEAF, [BAD])), (Some(CA), None));
     }
 
     #[test]
@@ -268,6 +369,9 @@ mod tests {
         // Another certificate of the authority, which is not for that.
         let stranger = include_bytes!("../tests/ocsp/stranger.der");
         assert_eq!(validate(stranger, LEAF, CA, NOW), Err(OcspError::Signature));
+        let subject = Subject::new(LEAF, CA).expect("certificates");
+        let of_anyone = subject.answer(stranger, NOW, Signers::Any).map(|answer| answer.status);
+        assert_eq!(of_anyone, Ok(Status::Good));
         let revoked = include_bytes!("../tests/ocsp/revoked.der");
         assert_eq!(validate(revoked, BAD, CA, NOW), Err(OcspError::Bad("revoked")));
         assert_eq!(validate(GOOD, BAD, CA, NOW), Err(OcspError::Other));

@@ -13,7 +13,7 @@ use rustls::{
 use crate::{
     client::{verify_signature_tls12, verify_signature_tls13},
     provider,
-    verify::{BadList, Rules, Side, VerifyError},
+    verify::{BadList, Link, Rules, Side, VerifyError},
     x509::Parts,
 };
 
@@ -43,6 +43,16 @@ impl ClientRules {
     pub fn verify(&self, chain: &[CertificateDer<'_>]) -> Result<(), VerifyError> {
         let Some((end_entity, intermediates)) = chain.split_first() else { return Err(VerifyError::Unspecified) };
         let verified = self.rules.verify(end_entity, intermediates, Side::Client, UnixTime::now());
+        verified.map_err(|error| error.of_all_faults(intermediates))
+    }
+
+    /// As [`verify`](Self::verify). Answers the way to a trusted certificate.
+    ///
+    /// # Errors
+    /// Why it is not accepted.
+    pub fn verify_with_links(&self, chain: &[CertificateDer<'_>]) -> Result<Vec<Link>, VerifyError> {
+        let Some((end_entity, intermediates)) = chain.split_first() else { return Err(VerifyError::Unspecified) };
+        let verified = self.rules.verify_with_links(end_entity, intermediates, Side::Client, UnixTime::now());
         verified.map_err(|error| error.of_all_faults(intermediates))
     }
 }

@@ -1,6 +1,9 @@
 //! Sessions that somebody else keeps: who does is asked before a handshake, and told after it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use rustls::server::StoresServerSessions;
 
@@ -46,6 +49,56 @@ impl HandshakeSessions {
     }
 }
 
+/// Sessions that are good for some time only, in memory that others may share.
+#[derive(Debug)]
+pub struct TimedSessions {
+    below: Arc<dyn StoresServerSessions>,
+    lifetime: Duration,
+}
+
+/// Bytes of the time that stands ahead of a session.
+const TIME_BYTES: usize = 8;
+
+impl TimedSessions {
+    /// Sessions that are put here are good for `lifetime`. All that share `below` have to be such.
+    pub fn new(below: Arc<dyn StoresServerSessions>, lifetime: Duration) -> Self {
+        Self { below, lifetime }
+    }
+
+    fn put_at(&self, now: Duration, id: Vec<u8>, session: &[u8]) -> bool {
+        let until = now.saturating_add(self.lifetime).as_secs();
+        self.below.put(id, [&until.to_be_bytes(), session].concat())
+    }
+}
+
+/// The session in `timed`, if it is good at a time since 1970.
+fn still_good(mut timed: Vec<u8>, now: Duration) -> Option<Vec<u8>> {
+    let until = u64::from_be_bytes(*timed.first_chunk()?);
+    (now.as_secs() <= until).then(|| timed.split_off(TIME_BYTES))
+}
+
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+impl StoresServerSessions for TimedSessions {
+    fn put(&self, id: Vec<u8>, session: Vec<u8>) -> bool {
+        self.put_at(now(), id, &session)
+    }
+
+    fn get(&self, id: &[u8]) -> Option<Vec<u8>> {
+        still_good(self.below.get(id)?, now())
+    }
+
+    fn take(&self, id: &[u8]) -> Option<Vec<u8>> {
+        still_good(self.below.take(id)?, now())
+    }
+
+    fn can_cache(&self) -> bool {
+        self.below.can_cache()
+    }
+}
+
 impl StoresServerSessions for HandshakeSessions {
     fn put(&self, id: Vec<u8>, value: Vec<u8>) -> bool {
         let serialized = [MAGIC, &value].concat();
@@ -64,5 +117,27 @@ impl StoresServerSessions for HandshakeSessions {
 
     fn can_cache(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::server::ServerSessionMemoryCache;
+
+    use super::*;
+
+    #[test]
+    fn sessions_end_with_their_time() {
+        let sessions = TimedSessions::new(ServerSessionMemoryCache::new(10), Duration::from_secs(300));
+        assert!(sessions.put(b"new".to_vec(), b"session".to_vec()));
+        assert_eq!(sessions.get(b"new").as_deref(), Some(&b"session"[..]));
+        assert_eq!(sessions.take(b"new").as_deref(), Some(&b"session"[..]));
+        assert_eq!(sessions.take(b"new"), None, "once");
+        assert!(sessions.put_at(now() - Duration::from_secs(302), b"old".to_vec(), b"session"));
+        assert_eq!((sessions.get(b"old"), sessions.take(b"old")), (None, None));
+        let timed = [&300_u64.to_be_bytes()[..], b"session"].concat();
+        assert_eq!(still_good(timed.clone(), Duration::from_secs(300)).as_deref(), Some(&b"session"[..]));
+        assert_eq!(still_good(timed, Duration::from_secs(301)), None);
+        assert_eq!(still_good(b"short".to_vec(), Duration::ZERO), None);
     }
 }

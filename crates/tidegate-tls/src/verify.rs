@@ -180,6 +180,15 @@ impl From<webpki::Error> for VerifyError {
     }
 }
 
+/// A certificate of a chain, and the key of whoever has issued it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// The certificate.
+    pub certificate: Vec<u8>,
+    /// SubjectPublicKeyInfo of the issuer.
+    pub issuer_key: Vec<u8>,
+}
+
 /// Whom a certificate is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
@@ -234,6 +243,34 @@ impl Rules {
         side: Side,
         now: UnixTime,
     ) -> Result<(), VerifyError> {
+        self.find(end_entity, intermediates, side, now, None)
+    }
+
+    /// As [`verify`](Self::verify). Answers the way that was found, `end_entity` first; one that is itself trusted has none.
+    ///
+    /// # Errors
+    /// Why it is not accepted.
+    pub fn verify_with_links(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        side: Side,
+        now: UnixTime,
+    ) -> Result<Vec<Link>, VerifyError> {
+        let mut links = Vec::new();
+        self.find(end_entity, intermediates, side, now, Some(&mut links))?;
+        Ok(links)
+    }
+
+    /// Verifies a certificate, and tells the way where that is `wanted`.
+    fn find(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        side: Side,
+        now: UnixTime,
+        wanted: Option<&mut Vec<Link>>,
+    ) -> Result<(), VerifyError> {
         let seconds = now.as_secs();
         if self.revoked.is_empty()
             && let Some(parts) = Parts::of(end_entity).filter(|parts| parts.is_self_issued())
@@ -243,35 +280,44 @@ impl Rules {
             return chain::check_time(&parts, seconds);
         }
         let all: Vec<CertificateDer<'_>>;
-        let links = if self.links.is_empty() {
+        let known = if self.links.is_empty() {
             intermediates
         } else {
             all = intermediates.iter().chain(&self.links).cloned().collect();
             &all
         };
-        match self.verify_chain(end_entity, links, side, now) {
-            Ok(verified) => verified,
-            Err(webpki::Error::UnknownIssuer) => Err(untrusted(end_entity, intermediates)),
+        let mut links = Vec::new();
+        let is_path_wanted = wanted.is_some() || !self.revoked.is_empty();
+        match self.verify_chain(end_entity, known, side, now, is_path_wanted.then_some(&mut links)) {
+            Ok(()) => {}
+            Err(webpki::Error::UnknownIssuer) => return Err(untrusted(end_entity, intermediates)),
             Err(webpki::Error::UnsupportedCertVersion | webpki::Error::CaUsedAsEndEntity) => {
-                let mut search = chain::Search::new(&self.trusted, links, self.depth_max, seconds);
-                match search.find(end_entity, side) {
-                    Ok(path) => path.iter().try_for_each(|(parts, key)| self.check_revoked(parts, key, seconds)),
-                    Err(VerifyError::UnknownIssuer) => Err(untrusted(end_entity, intermediates)),
-                    Err(other) => Err(other),
-                }
+                let mut search = chain::Search::new(&self.trusted, known, self.depth_max, seconds);
+                links = search.find(end_entity, side).map_err(|error| match error {
+                    VerifyError::UnknownIssuer => untrusted(end_entity, intermediates),
+                    other => other,
+                })?;
             }
-            Err(other) => Err(other.into()),
+            Err(other) => return Err(other.into()),
         }
+        if !self.revoked.is_empty() {
+            links.iter().try_for_each(|link| self.check_revoked(link, seconds))?;
+        }
+        if let Some(wanted) = wanted {
+            *wanted = links;
+        }
+        Ok(())
     }
 
-    /// Lets the library find a way, whose certificates are then looked for in the lists of what is revoked.
+    /// Lets the library find a way, which is told where that is `wanted`.
     fn verify_chain(
         &self,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
         side: Side,
         now: UnixTime,
-    ) -> Result<Result<(), VerifyError>, webpki::Error> {
+        wanted: Option<&mut Vec<Link>>,
+    ) -> Result<(), webpki::Error> {
         let certificate = EndEntityCert::try_from(end_entity)?;
         let usage = match side {
             Side::Server => KeyUsage::server_auth(),
@@ -291,32 +337,28 @@ impl Rules {
             None,
             Some(&is_short),
         )?;
-        Ok(self.check_path(end_entity, &path, now.as_secs()))
-    }
-
-    fn check_path(&self, end_entity: &[u8], path: &VerifiedPath<'_>, now: u64) -> Result<(), VerifyError> {
-        if self.revoked.is_empty() {
-            return Ok(());
-        }
-        let mut certificates = vec![end_entity.to_vec()];
-        certificates.extend(path.intermediate_certificates().map(|one| one.der().to_vec()));
-        for (index, der) in certificates.iter().enumerate() {
-            let parts = Parts::of(der).ok_or(VerifyError::Unspecified)?;
-            let key = match certificates.get(index + 1) {
-                Some(issuer) => Parts::of(issuer).ok_or(VerifyError::Unspecified)?.public_key.to_vec(),
-                None => sequence(&path.anchor().subject_public_key_info),
-            };
-            self.check_revoked(&parts, &key, now)?;
+        if let Some(wanted) = wanted {
+            *wanted = links_of(end_entity, &path)?;
         }
         Ok(())
     }
 
-    fn check_revoked(&self, parts: &Parts<'_>, issuer_key: &[u8], now: u64) -> Result<(), VerifyError> {
-        if self.revoked.is_empty() {
-            return Ok(());
-        }
-        crl::check(&self.revoked, parts, issuer_key, i64::try_from(now).unwrap_or(i64::MAX))
+    fn check_revoked(&self, link: &Link, now: u64) -> Result<(), VerifyError> {
+        let parts = Parts::of(&link.certificate).ok_or(VerifyError::Unspecified)?;
+        crl::check(&self.revoked, &parts, &link.issuer_key, i64::try_from(now).unwrap_or(i64::MAX))
     }
+}
+
+/// The way that the library has found.
+fn links_of(end_entity: &[u8], path: &VerifiedPath<'_>) -> Result<Vec<Link>, webpki::Error> {
+    let mut certificates = vec![end_entity.to_vec()];
+    certificates.extend(path.intermediate_certificates().map(|one| one.der().to_vec()));
+    let key_of = |certificate: &[u8]| Parts::of(certificate).map(|parts| parts.public_key.to_vec());
+    let mut keys = certificates[1..].iter().map(|issuer| key_of(issuer)).collect::<Vec<_>>();
+    keys.push(Some(sequence(&path.anchor().subject_public_key_info)));
+    let links =
+        certificates.into_iter().zip(keys).map(|(certificate, key)| Some(Link { certificate, issuer_key: key? }));
+    links.collect::<Option<_>>().ok_or(webpki::Error::BadDer)
 }
 
 /// Verifies whom a certificate is for.

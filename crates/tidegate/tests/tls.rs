@@ -562,7 +562,7 @@ fn what_cannot_be_served_is_said_when_the_configuration_loads() {
     assert!(!check("ssl_certificate one.crt; ssl_certificate_key two.key;", &mismatch));
     let good = "ssl_certificate one.crt; ssl_certificate_key one.key;";
     assert!(check(good, "test is successful"));
-    assert!(check(&format!("{good} ssl_early_data on;"), "\"ssl_early_data\" has no effect yet"));
+    assert!(check(&format!("{good} ssl_buffer_size 4k;"), "\"ssl_buffer_size\" has no effect yet"));
     assert!(check(&format!("{good} ssl_ciphers ECDHE+AESGCM:AES128-SHA;"), "\"ssl_ciphers\": not offered: AES128-SHA"));
     assert!(!check(&format!("{good} ssl_ciphers nonsense;"), "(no cipher match)"));
     assert!(check(&format!("{good} ssl_ecdh_curve secp521r1:X25519;"), "\"ssl_ecdh_curve\": not offered: secp521r1"));

@@ -2,22 +2,24 @@
 
 use std::{future::Future as _, io, pin::pin, rc::Rc, sync::Arc};
 
-use rustls::{ProtocolVersion, ServerConfig, server::ClientHello};
+use rustls::{ProtocolVersion, ServerConfig, pki_types::CertificateDer, server::ClientHello};
 use tidegate_net::{
     session::Wait,
     tls::{HandshakeError, TlsStream},
 };
-use tidegate_tls::{alpn_challenge, ciphers, sessions::Made, versions::Versions};
+use tidegate_ocsp::{Inquiry, inquiry::AskError};
+use tidegate_tls::{alpn_challenge, ciphers, sessions::Made, verify::Link, versions::Versions};
 
 use super::head::with_nobodys_request;
 use crate::{
+    clock,
     conf::ServerId,
     connection::Connection,
     error_log::{enabled_for_connection, write_for_connection},
     log::Level,
     ssl::{
         self, ServerTls,
-        client::Facts,
+        client::{Facts, NotAccepted},
         script::{Handshake, Refused, Script},
     },
     worker::Worker,
@@ -71,8 +73,7 @@ async fn serve(conn: &Rc<Connection>, stream: &TlsStream, timeout_ms: u64) -> Op
     };
     outcome(conn, Ok(Wait::Ready(stream.answer(config))))?;
     finish(conn, stream, timeout_ms).await?;
-    remember(conn, facts?);
-    Some(())
+    remember(conn, facts?, timeout_ms).await
 }
 
 /// As [`serve`], with scripts that decide.
@@ -121,8 +122,7 @@ async fn serve_with_scripts(conn: &Rc<Connection>, stream: &TlsStream, timeout_m
     }
     facts.rules = handshake.take_rules();
     facts.memo = handshake.memo();
-    remember(conn, facts);
-    Some(())
+    remember(conn, facts, timeout_ms).await
 }
 
 /// The server that a client asks for, if that has no script which would choose its certificate.
@@ -198,6 +198,20 @@ async fn finish(conn: &Rc<Connection>, stream: &TlsStream, timeout_ms: u64) -> O
         tell(conn);
     }
     Some(())
+}
+
+/// Does what is left of a handshake whose client has spoken early, ahead of the connection's end: to close at once would send a reset, which takes
+/// what the client has not read yet away from it.
+pub(super) async fn complete(conn: &Rc<Connection>, worker: &Worker) {
+    let Some(stream) = conn.stream.as_tls().filter(|stream| stream.is_early()) else { return };
+    let _reading = worker.reading();
+    // A worker that shuts down waits for it no longer than for any handshake.
+    conn.set_fresh(true);
+    let timeout_ms = conn.config().default_http(conn.port).client_header_timeout_ms();
+    let done = conn.wait(timeout_ms, |cx| stream.poll_complete(cx).map(Ok)).await;
+    if outcome(conn, done).is_none() {
+        conn.mark_broken();
+    }
 }
 
 /// Writes what nginx says at the debug level of a handshake that is done.
@@ -278,13 +292,45 @@ fn settings_for<'c>(conn: &'c Connection, hello: &ClientHello<'_>) -> Option<(Se
     of_name.or_else(|| settings(listen.default)).filter(|(_, tls)| !tls.rejects)
 }
 
-/// Verifies what the client has shown, once for all requests of the connection.
-fn remember(conn: &Connection, mut facts: Facts) {
-    let tls = conn.config().servers[facts.server.0 as usize].tls.as_ref();
-    let rules = facts.rules.as_ref().or_else(|| tls?.client.as_ref());
-    if let Some(rules) = rules {
-        facts.verified = conn.stream.with_tls(|tls| Some(rules.verify(tls.peer_certificates()?))).flatten();
+/// Verifies what the client has shown, once for all requests of the connection; `None` when that ends before.
+async fn remember(conn: &Rc<Connection>, mut facts: Facts, timeout_ms: u64) -> Option<()> {
+    let tls = conn.config().servers[facts.server.0 as usize].tls.as_deref();
+    let inquiry = tls.and_then(|tls| tls.inquiry.as_ref());
+    if let Some(rules) = facts.rules.as_ref().or_else(|| tls?.client.as_ref()) {
+        facts.verified = match inquiry {
+            None => shown(conn, |chain| rules.verify(chain)).map(|verified| verified.map_err(NotAccepted::from)),
+            Some(inquiry) => match shown(conn, |chain| rules.verify_with_links(chain)) {
+                None => None,
+                Some(Err(error)) => Some(Err(error.into())),
+                // Boxed, since most connections have no clients with certificates.
+                Some(Ok(links)) => Some(Box::pin(check_status(conn, inquiry, &links, timeout_ms)).await?),
+            },
+        };
     }
     // A connection has one handshake.
     let _ = conn.tls.set(Box::new(facts));
+    Some(())
+}
+
+/// Calls `look` with the certificates that the client has shown, if it has.
+fn shown<T>(conn: &Connection, look: impl FnOnce(&[CertificateDer<'_>]) -> T) -> Option<T> {
+    conn.stream.with_tls(|tls| Some(look(tls.peer_certificates()?))).flatten()
+}
+
+/// Asks for the status of what the client has shown; `None` when the connection ends before there is an answer.
+async fn check_status(
+    conn: &Rc<Connection>,
+    inquiry: &Inquiry,
+    links: &[Link],
+    timeout_ms: u64,
+) -> Option<Result<(), NotAccepted>> {
+    let report = |error: &AskError| {
+        write_for_connection(conn, Level::Error, format_args!("{error} while requesting certificate status"));
+    };
+    let mut answered = pin!(inquiry.check(links, clock::now_unix(), report));
+    match conn.wait(timeout_ms, |cx| answered.as_mut().poll(cx).map(Ok)).await {
+        Ok(Wait::Ready(answer)) => Some(answer.map_err(NotAccepted::from)),
+        Ok(Wait::TimedOut) => outcome(conn, Ok(Wait::TimedOut)),
+        Ok(Wait::Closing) | Err(_) => None,
+    }
 }

@@ -12,7 +12,7 @@ use std::{
 use tidegate_net::session::End;
 
 use super::{
-    handshake::shake_hands,
+    handshake::{self, shake_hands},
     head::{Cause, Head, read_head, read_proxy_header},
 };
 use crate::{
@@ -70,7 +70,7 @@ async fn serve_to_end(conn: &Rc<Connection>, worker: &Rc<Worker>) -> End {
         }
     }
     if end == End::Closed {
-        close(conn).await;
+        close(conn, worker).await;
     }
     conn.release();
     end
@@ -265,10 +265,13 @@ fn send_timeout_ms(req: &Request) -> u64 {
     req.http_conf().send_timeout_ms()
 }
 
-async fn close(conn: &Rc<Connection>) {
+async fn close(conn: &Rc<Connection>, worker: &Worker) {
     if !conn.is_broken() && conn.unsent_bytes() > 0 {
         let timeout_ms = 60_000;
         let _ = conn.flush(timeout_ms).await;
+    }
+    if !conn.is_broken() {
+        handshake::complete(conn, worker).await;
     }
     if !conn.is_broken() {
         conn.stream.say_farewell();

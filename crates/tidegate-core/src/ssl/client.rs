@@ -5,10 +5,22 @@
 use std::{any::Any, rc::Rc, sync::Arc};
 
 use rustls::{CipherSuite, NamedGroup, server::ClientHello};
+use tidegate_ocsp::inquiry::StatusError;
 use tidegate_tls::{server::ClientRules, verify::VerifyError};
 
 use super::{MODULE, VerifyClient};
 use crate::{conf::ServerId, log::Level, request::Request};
+
+/// Why a client's certificate is not accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotAccepted {
+    /// It is not trusted.
+    #[error("{0}")]
+    Verify(#[from] VerifyError),
+    /// Its status is not good.
+    #[error("{0}")]
+    Status(#[from] StatusError),
+}
 
 /// What is remembered of a connection's handshake.
 pub(crate) struct Facts {
@@ -19,7 +31,7 @@ pub(crate) struct Facts {
     /// Groups that the client offered.
     pub(super) groups: Box<[NamedGroup]>,
     /// Whether the client's certificate is accepted; `None` if it has shown none, or was asked for none.
-    pub(crate) verified: Option<Result<(), VerifyError>>,
+    pub(crate) verified: Option<Result<(), NotAccepted>>,
     /// By what that is decided, where a script has asked for it.
     pub(crate) rules: Option<ClientRules>,
     /// What the module of the scripts keeps with the connection.
@@ -60,10 +72,14 @@ pub(crate) fn refusal(req: &Request) -> Option<u16> {
     }
     const READING: &str = "while reading client request headers";
     match facts.verified {
-        Some(Err(error)) if mode != VerifyClient::OptionalNoCa || !error.is_lack_of_trust() => {
+        Some(Err(NotAccepted::Verify(error))) if mode != VerifyClient::OptionalNoCa || !error.is_lack_of_trust() => {
             let number = error.number();
             let message = format_args!("client SSL certificate verify error: ({number}:{error}) {READING}");
             req.log(Level::Info, message);
+            Some(495)
+        }
+        Some(Err(NotAccepted::Status(error))) => {
+            req.log(Level::Info, format_args!("client SSL certificate verify error: {error} {READING}"));
             Some(495)
         }
         None if mode == VerifyClient::On => {

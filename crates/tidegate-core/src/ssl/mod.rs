@@ -1,7 +1,7 @@
 //! TLS for clients: certificates, protocols, what clients have to show, and what a request can tell of its connection.
 //!
 //! The stream itself is [`tidegate_net::tls`]; the handshake is a part of [`crate::http1`]. In reading order: `settings` (from
-//! directives to what a handshake needs), [`commands`], [`files`], `keys`, `dynamic` (certificates with variables), [`script`] (code that decides in
+//! directives to what a handshake needs), [`commands`], [`files`], `keys`, `dynamic` (certificates with variables), `status` (what responders tell of certificates), [`script`] (code that decides in
 //! handshakes), `client` (whether a request is served), `variables`.
 //!
 //! Source: nginx, `ngx_http_ssl_module`.
@@ -13,6 +13,7 @@ pub mod files;
 mod keys;
 pub mod script;
 mod settings;
+mod status;
 mod variables;
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
@@ -21,6 +22,7 @@ use bstr::BString;
 use rustls::{ServerConfig, server::danger::ClientCertVerifier};
 pub(crate) use settings::{has_scripts, load};
 use tidegate_conf::{Diagnostic, Level as Severity, Span, ast, values};
+use tidegate_ocsp::{Inquiry, Responder, Staple, inquiry::Reach};
 use tidegate_tls::{
     managed::Managed,
     server::ClientRules,
@@ -32,6 +34,7 @@ use self::{
     dynamic::{CacheRules, Dynamic},
     files::Located,
     script::Scripts,
+    status::Placed,
 };
 use crate::{
     conf::Build,
@@ -52,6 +55,10 @@ pub struct ServerTls {
     pub(crate) dynamic: Option<Arc<Dynamic>>,
     /// By what the certificates of clients are verified, where they are asked for.
     pub(crate) client: Option<ClientRules>,
+    /// How the status of clients' certificates is asked for, where it is.
+    pub(crate) inquiry: Option<Inquiry>,
+    /// The status of our certificates, as far as it is looked after.
+    staples: Vec<Arc<Staple>>,
     /// No handshake is done.
     pub(crate) rejects: bool,
     /// Versions of TLS.
@@ -87,6 +94,8 @@ enum SessionCache {
     Shared(BString, usize),
     /// In memory of its own, for so many sessions.
     BuiltIn(usize),
+    /// In memory that all servers with early data share which name none.
+    Early,
 }
 
 /// The name of a file, or a text behind `data:`, perhaps with variables.
@@ -151,7 +160,14 @@ pub struct Conf {
     client_certificate: Option<Located>,
     trusted_certificate: Option<Located>,
     crl: Option<Located>,
+    early_data: Option<Placed<bool>>,
+    stapling: Option<Placed<bool>>,
     stapling_file: Option<Located>,
+    stapling_responder: Option<Placed<Responder>>,
+    stapling_verify: Option<bool>,
+    ocsp: Option<Placed<Option<Reach>>>,
+    ocsp_responder: Option<Placed<Responder>>,
+    ocsp_cache: Option<status::CacheRules>,
     reject_handshake: Option<bool>,
     /// Code that runs in handshakes, which other modules have put here.
     pub scripts: Scripts,
@@ -368,12 +384,56 @@ pub static MODULE: Module<Conf> = Module {
             .within(PLACES)
             .default("off")
             .doc("Handshakes for this server's names are refused."),
+        Directive::custom("ssl_early_data", 1, 1, |conf: &mut Conf, d, _| once(&mut conf.early_data, flag(d)?, d))
+            .within(PLACES)
+            .syntax("on | off")
+            .default("off")
+            .doc("Clients that come again may send a request ahead of the end of their handshake (TLS 1.3); sessions are then kept in memory, and each is resumed once."),
+        Directive::custom("ssl_stapling", 1, 1, |conf: &mut Conf, d, _| once(&mut conf.stapling, flag(d)?, d))
+        .within(PLACES)
+        .syntax("on | off")
+        .default("off")
+        .doc("Clients that ask for it are shown the status of the server's certificate, which is fetched in the background (OCSP)."),
         text(
             "ssl_stapling_file",
             "file",
             |conf, d, _| once(&mut conf.stapling_file, Located::of(d), d),
-            "File with the OCSP response in DER that clients are shown with the server's certificate.",
+            "File with the OCSP response in DER that ssl_stapling shows, instead of one that is fetched.",
         ),
+        text(
+            "ssl_stapling_responder",
+            "url",
+            |conf, d, _| once(&mut conf.stapling_responder, (status::responder(d)?, d.args[0].span), d),
+            "Address of the responder that ssl_stapling asks, instead of the one that the certificate names.",
+        ),
+        Directive::flag("ssl_stapling_verify", |c: &mut Conf| &mut c.stapling_verify)
+            .within(PLACES)
+            .default("off")
+            .doc("Responses that are fetched have to be signed by the certificate's issuer, or by whom it has charged with that."),
+        Directive::custom("ssl_ocsp", 1, 1, |conf: &mut Conf, d, _| {
+            let arg = &d.args[0];
+            let reach = values::word(bstr::ByteSlice::as_bstr(&**arg.value), status::REACH_WORDS).map_err(|_| {
+                Diagnostic::unknown_value(&arg.value, arg.span, status::REACH_WORDS.iter().map(|(word, _)| *word))
+            })?;
+            once(&mut conf.ocsp, (reach, d.name.span), d)
+        })
+        .within(PLACES)
+        .syntax("on | off | leaf")
+        .default("off")
+        .doc("Clients' certificates have to be good by their responders' word (OCSP): all of the chain, or the client's own."),
+        text(
+            "ssl_ocsp_responder",
+            "url",
+            |conf, d, _| once(&mut conf.ocsp_responder, (status::responder(d)?, d.args[0].span), d),
+            "Address of the responder that ssl_ocsp asks, instead of those that the certificates name.",
+        ),
+        text(
+            "ssl_ocsp_cache",
+            "off | shared:name:size",
+            |conf, d, _| once(&mut conf.ocsp_cache, status::cache(d)?, d),
+            "What responders have said of clients' certificates is kept here; all workers share it.",
+        )
+        .default("off"),
         ignored("ssl_buffer_size", 1, 1, "Accepted without effect, with a warning: records have up to 16 KB.")
             .syntax("size"),
         Directive::custom("ssl_conf_command", 2, 2, |conf: &mut Conf, d, build| conf.commands.take(d, build))
@@ -382,18 +442,13 @@ pub static MODULE: Module<Conf> = Module {
             .doc("A command of OpenSSL's configuration: Protocol, MinProtocol, MaxProtocol, CipherString, Ciphersuites, Groups, Certificate, PrivateKey, Options SessionTicket and ServerPreference; -t names others."),
         ignored("ssl_dhparam", 1, 1, "Accepted without effect, with a warning: keys are exchanged by elliptic curves alone.")
             .syntax("file"),
-        ignored("ssl_early_data", 1, 1, "Accepted without effect, with a warning: early data is not taken.")
-            .syntax("on | off"),
-        ignored("ssl_stapling", 1, 1, "Accepted without effect, with a warning: no status is fetched; ssl_stapling_file names one.")
-            .syntax("on | off"),
-        ignored("ssl_stapling_verify", 1, 1, "Accepted without effect, with a warning: no status is fetched.")
-            .syntax("on | off"),
     ],
     variables: variables::VARIABLES,
     inherit: |child, parent, _| {
         inherit!(child, parent; certificate_cache, password_file, protocols, old_protocol, ciphers, ecdh_curve, prefer_server_ciphers,
             session_cache, session_tickets, session_timeout, verify_client, verify_depth, client_certificate,
-            trusted_certificate, crl, stapling_file, reject_handshake);
+            trusted_certificate, crl, early_data, stapling, stapling_file, stapling_responder, stapling_verify, ocsp, ocsp_responder, ocsp_cache,
+            reject_handshake);
         if child.says_nothing_of_certificates() {
             // What comes by itself is that of the server's own names.
             child.certificates.clone_from(&parent.certificates);
@@ -410,6 +465,7 @@ pub static MODULE: Module<Conf> = Module {
         let own: Vec<_> = child.ignored.iter().map(|(name, _)| name.clone()).collect();
         child.ignored.extend(parent.ignored.iter().filter(|(name, _)| !own.contains(name)).cloned());
     },
+    init_worker: Some(|_| status::keep_staples()),
     example: "
         ssl_protocols TLSv1.2 TLSv1.3;
     ",
@@ -422,6 +478,14 @@ fn once<T>(field: &mut Option<T>, value: T, directive: &ast::Directive) -> Resul
         None => Ok(()),
         Some(_) => Err(duplicate(directive)),
     }
+}
+
+/// `on` or `off`, and where the directive stands.
+fn flag(directive: &ast::Directive) -> Result<Placed<bool>, Diagnostic> {
+    let arg = &directive.args[0];
+    let is_on = values::flag(bstr::ByteSlice::as_bstr(&**arg.value))
+        .map_err(|_| Diagnostic::unknown_value(&arg.value, arg.span, ["on", "off"]))?;
+    Ok((is_on, directive.name.span))
 }
 
 fn file(list: &mut Vec<Named>, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {

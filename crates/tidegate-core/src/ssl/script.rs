@@ -323,6 +323,7 @@ fn rebuilt(
     config.ticketer = base.ticketer.clone();
     config.send_tls13_tickets = base.send_tls13_tickets;
     config.max_early_data_size = base.max_early_data_size;
+    config.send_half_rtt_data = base.send_half_rtt_data;
     config.key_log = base.key_log.clone();
     Ok(config)
 }

@@ -19,20 +19,23 @@ use rustls::{
     sign::CertifiedKey,
 };
 use tidegate_conf::{Diagnostic, Diagnostics, Level as Severity};
+use tidegate_ocsp::{Responder, Way, inquiry::Reach};
 use tidegate_tls::{
     ciphers::Choice,
     client::certified,
     pem,
     server::{AnyClient, ClientRules},
+    sessions::TimedSessions,
     tickets::Tickets,
     versions::Versions,
 };
 
 use super::{
-    Conf, MODULE, Named, ServerTls, SessionCache, VerifyClient,
+    Conf, MODULE, Named, SESSIONS_DEFAULT, ServerTls, SessionCache, VerifyClient,
     dynamic::{CacheRules, Dynamic, Pairs},
     files::Located,
     keys::Certificates,
+    status::{self, Placed},
 };
 use crate::{
     conf::{Level, Listen, Server},
@@ -46,6 +49,11 @@ const ALPN: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
 ///
 /// Source: nginx, "ssl_session_timeout".
 const SESSION_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Early data of one client at most, in bytes: a request's head, or a small body with it.
+///
+/// Source: OpenSSL, `SSL_CTX_set_max_early_data`.
+const EARLY_DATA_BYTES_MAX: u32 = 16 << 10;
 
 /// Where a server speaks HTTP/2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -79,14 +87,26 @@ struct Inputs {
     client_certificate: Option<BString>,
     trusted_certificate: Option<BString>,
     crl: Option<BString>,
+    early_data: bool,
+    stapling: bool,
     stapling_file: Option<BString>,
+    stapling_responder: Option<Responder>,
+    stapling_verify: bool,
+    ocsp: Option<Reach>,
+    ocsp_responder: Option<Responder>,
+    ocsp_cache: status::CacheRules,
+    /// How responders are reached, where any are asked.
+    way: Option<(usize, Duration)>,
     rejects: bool,
     http2: Http2,
     scripts: [usize; 4],
 }
 
 impl Inputs {
-    fn of(conf: &Conf, http2: Http2) -> Self {
+    fn of(conf: &Conf, http2: Http2, way: &Way) -> Self {
+        let stapling = conf.stapling.is_some_and(|(is_on, _)| is_on);
+        let ocsp = conf.ocsp.and_then(|(reach, _)| reach);
+        let responder = |found: &Option<Placed<Responder>>| found.as_ref().map(|(responder, _)| responder.clone());
         let text = |found: &Option<Located>| found.as_ref().map(|found| found.text.clone());
         let pairs = conf.certificates.iter().zip(&conf.keys);
         Inputs {
@@ -110,7 +130,15 @@ impl Inputs {
             client_certificate: text(&conf.client_certificate),
             trusted_certificate: text(&conf.trusted_certificate),
             crl: text(&conf.crl),
+            early_data: conf.early_data.is_some_and(|(is_on, _)| is_on),
+            stapling,
             stapling_file: text(&conf.stapling_file),
+            stapling_responder: responder(&conf.stapling_responder),
+            stapling_verify: conf.stapling_verify.unwrap_or(false),
+            ocsp,
+            ocsp_responder: responder(&conf.ocsp_responder),
+            ocsp_cache: conf.ocsp_cache.clone().flatten(),
+            way: (stapling || ocsp.is_some()).then(|| status::identity(way)),
             rejects: conf.reject_handshake.unwrap_or(false),
             http2,
             scripts: conf.scripts.addresses(),
@@ -143,9 +171,10 @@ pub(crate) fn load(
             false if listens.iter().any(|listen| listen.http2) => Http2::AtAddresses,
             false => Http2::Nowhere,
         };
+        let way = status::way(&levels[server.level.0 as usize]);
         server.tls = known
-            .entry(Inputs::of(&conf, http2))
-            .or_insert_with_key(|inputs| match build(inputs, &conf, conf_dir, diagnostics) {
+            .entry(Inputs::of(&conf, http2, &way))
+            .or_insert_with_key(|inputs| match build(inputs, &conf, &way, conf_dir, diagnostics) {
                 Ok(tls) => Some(Arc::new(tls)),
                 Err(diagnostic) => {
                     diagnostics.push(diagnostic);
@@ -175,6 +204,7 @@ fn warn_of_ignored(conf: &Conf, diagnostics: &mut Diagnostics) {
 fn build(
     inputs: &Inputs,
     conf: &Conf,
+    way: &Way,
     conf_dir: &Path,
     diagnostics: &mut Diagnostics,
 ) -> Result<ServerTls, Diagnostic> {
@@ -196,35 +226,74 @@ fn build(
     } else {
         (pairs(conf, conf_dir, &passwords, &provider)?, None)
     };
+    let stapled = status::staples(conf, &pairs, way, conf_dir, diagnostics)?;
+    let staples = stapled.iter().map(|stapled| stapled.staple().clone()).collect();
     let (client, verifier) = client_rules(inputs, conf, conf_dir)?;
     let cannot = |error: rustls::Error| Diagnostic::new(Severity::Emerg, None, format!("cannot speak TLS: {error}"));
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&inputs.versions.list())
         .map_err(cannot)?
         .with_client_cert_verifier(verifier.clone())
-        .with_cert_resolver(Arc::new(Certificates::new(pairs, managed)));
+        .with_cert_resolver(Arc::new(Certificates::new(pairs, managed).with_staples(stapled)));
     config.alpn_protocols = ALPN.map(<[u8]>::to_vec).into();
     config.ignore_client_order = inputs.prefer_server_ciphers;
-    config.session_storage = storage(&inputs.session_cache);
-    match if inputs.tickets { tickets(inputs, conf, conf_dir)? } else { None } {
-        Some(tickets) => config.ticketer = tickets,
-        // Nothing could be resumed.
-        None if inputs.session_cache == SessionCache::Off && conf.scripts.session_store.is_none() => {
-            config.send_tls13_tickets = 0;
-        }
-        None => {}
-    }
+    resume(&mut config, inputs, conf, conf_dir, diagnostics)?;
     let (config, http2_config) = with_http2(config, inputs.http2);
     Ok(ServerTls {
         config,
         http2_config,
         dynamic,
         client,
+        inquiry: status::inquiry(conf, way, inputs.verify_client)?,
+        staples,
         rejects: inputs.rejects,
         versions: inputs.versions,
         verifier,
         scripts: conf.scripts.clone(),
     })
+}
+
+/// How sessions are resumed, and whether data may come early then.
+///
+/// Early data needs sessions that can be resumed once only, or whoever has recorded it could send it again (RFC 8446, section 8.1): tickets that the server
+/// need not remember will not do.
+fn resume(
+    config: &mut ServerConfig,
+    inputs: &Inputs,
+    conf: &Conf,
+    conf_dir: &Path,
+    diagnostics: &mut Diagnostics,
+) -> Result<(), Diagnostic> {
+    let is_off = inputs.session_cache == SessionCache::Off;
+    if let Some((true, span)) = conf.early_data {
+        if conf.scripts.session_fetch.is_some() {
+            diagnostics.warn(
+                span,
+                "\"ssl_early_data\" ignored: sessions of \"ssl_session_fetch_by_lua*\" can be resumed again and again",
+            );
+        } else if inputs.tickets || !is_off {
+            if let Some(key) = conf.session_ticket_keys.first() {
+                diagnostics.warn(
+                    key.span,
+                    "\"ssl_session_ticket_key\" ignored: \"ssl_early_data\" needs sessions that are kept in memory",
+                );
+            }
+            let cache = if is_off { &SessionCache::Early } else { &inputs.session_cache };
+            config.session_storage = Arc::new(TimedSessions::new(storage(cache), inputs.session_timeout));
+            config.max_early_data_size = EARLY_DATA_BYTES_MAX;
+            // An answer may go out as early as that.
+            config.send_half_rtt_data = true;
+            return Ok(());
+        }
+    }
+    config.session_storage = Arc::new(TimedSessions::new(storage(&inputs.session_cache), inputs.session_timeout));
+    match if inputs.tickets { tickets(inputs, conf, conf_dir)? } else { None } {
+        Some(tickets) => config.ticketer = tickets,
+        // Nothing could be resumed.
+        None if is_off && conf.scripts.session_store.is_none() => config.send_tls13_tickets = 0,
+        None => {}
+    }
+    Ok(())
 }
 
 /// The settings of a server, and those for addresses that speak HTTP/2 where it does not by itself.
@@ -262,8 +331,10 @@ fn pairs(
     provider: &CryptoProvider,
 ) -> Result<Vec<Arc<CertifiedKey>>, Diagnostic> {
     let status = match &conf.stapling_file {
-        Some(found) => Some(found.load(conf_dir, "OCSP response", |bytes| Ok(bytes.to_vec()))?),
-        None => None,
+        Some(found) if conf.stapling.is_some_and(|(is_on, _)| is_on) => {
+            Some(found.load(conf_dir, "OCSP response", |bytes| Ok(bytes.to_vec()))?)
+        }
+        _ => None,
     };
     let pair = |(certificate, key): (&Named, &Named)| {
         let (certificate, key) = (&certificate.located, &key.located);
@@ -332,6 +403,8 @@ fn storage(cache: &SessionCache) -> Arc<dyn StoresServerSessions> {
     match cache {
         SessionCache::Off => Arc::new(NoServerSessionStorage {}),
         SessionCache::BuiltIn(sessions) => ServerSessionMemoryCache::new(*sessions),
+        // No directive gives a name with a colon.
+        SessionCache::Early => storage(&SessionCache::Shared(":early".into(), SESSIONS_DEFAULT)),
         SessionCache::Shared(name, sessions) => {
             let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
             known.retain(|(_, _, storage)| storage.strong_count() > 0);

@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustls::{Connection, HandshakeKind, ProtocolVersion};
 use tidegate_http::escape::{Escape, escape_uri};
+use tidegate_net::tls::TlsStream;
 use tidegate_tls::{
     ciphers,
     describe::{self, Description},
@@ -102,7 +103,14 @@ pub(super) static VARIABLES: &[VariableDef] = &[
         "Group of the key exchange.",
     ),
     VariableDef::new("ssl_curves", ssl_curves, "Groups that the client offered."),
-    VariableDef::new("ssl_early_data", |_, _, _| false, "Empty: early data is not taken."),
+    VariableDef::new(
+        "ssl_early_data",
+        |req, _, out| {
+            let is_early = req.connection().stream.as_tls().is_some_and(TlsStream::is_early);
+            is_early && put(out, "1").is_some()
+        },
+        "1 while the client has not ended its handshake: the request may be a repetition (RFC 8470).",
+    ),
     VariableDef::new("ssl_protocol", ssl_protocol, "Version of TLS that the connection speaks."),
     VariableDef::new(
         "ssl_server_name",

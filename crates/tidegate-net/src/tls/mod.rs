@@ -6,6 +6,9 @@
 //!   next call that writes, flushes or awaits input.
 //! - T2: records are read only while no plain text waits to be read, so that one read's worth of it waits at most.
 //!
+//! - T3: what a client sends ahead of the end of its handshake ([early data](TlsStream::is_early)) is read before all else, and counts
+//!   as plain text: the handshake goes on below, while the stream is read.
+//!
 //! A client may speak without TLS: the stream then passes everything through, and its owner decides what to answer.
 
 use std::{
@@ -60,6 +63,41 @@ pub struct TlsStream {
     writer: RefCell<Option<Waker>>,
     /// The client's first bytes are kept for who wants to read them in full; see [`TlsStream::keep_hello`].
     heard: RefCell<Option<Vec<u8>>>,
+    /// Early data that waits to be read; see T3.
+    early: RefCell<Early>,
+}
+
+/// What a client has sent ahead of the end of its handshake. Its settings bound it.
+#[derive(Debug, Default)]
+struct Early {
+    /// There was some.
+    is_any: bool,
+    data: Vec<u8>,
+    /// So much of it was read.
+    pos: usize,
+}
+
+impl Early {
+    fn unread(&self) -> &[u8] {
+        &self.data[self.pos..]
+    }
+
+    /// Takes what `conn` has got. To be called whenever that has processed records.
+    fn take(&mut self, conn: &mut Connection) {
+        let Connection::Server(conn) = conn else { return };
+        let Some(mut reader) = conn.early_data() else { return };
+        let before = self.data.len();
+        // What is in memory is read without failures.
+        let _ = reader.read_to_end(&mut self.data);
+        self.is_any |= self.data.len() > before;
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.pos += count;
+        if self.pos == self.data.len() {
+            (self.data, self.pos) = (Vec::new(), 0);
+        }
+    }
 }
 
 /// Wakes two tasks, or one twice.
@@ -129,21 +167,27 @@ impl From<io::Error> for HandshakeError {
 impl TlsStream {
     /// The server's side; [`poll_handshake`](Self::poll_handshake) comes next.
     pub(crate) fn accepting(socket: Stream) -> Self {
-        TlsStream { socket, state: RefCell::new(State::Plain), writer: RefCell::default(), heard: RefCell::default() }
+        TlsStream {
+            socket,
+            state: RefCell::new(State::Plain),
+            writer: RefCell::default(),
+            heard: RefCell::default(),
+            early: RefCell::default(),
+        }
     }
     /// The client's side; [`poll_connect`](Self::poll_connect) comes next.
     pub(crate) fn connecting(socket: Stream, conn: ClientConnection) -> Self {
         let state = RefCell::new(State::Open(Box::new(Connection::Client(conn))));
-        TlsStream { socket, state, writer: RefCell::default(), heard: RefCell::default() }
+        TlsStream { socket, state, writer: RefCell::default(), heard: RefCell::default(), early: RefCell::default() }
     }
     /// A connection that was parked.
     pub(crate) fn resuming(socket: Stream, parked: ParkedTls) -> Self {
         let state = RefCell::new(State::Open(parked.into_connection()));
-        TlsStream { socket, state, writer: RefCell::default(), heard: RefCell::default() }
+        TlsStream { socket, state, writer: RefCell::default(), heard: RefCell::default(), early: RefCell::default() }
     }
     /// The socket and what must not be forgotten; `None` without a connection that has its settings.
     pub(crate) fn park(self) -> (Stream, Option<ParkedTls>) {
-        let TlsStream { socket, state, writer: _, heard: _ } = self;
+        let TlsStream { socket, state, writer: _, heard: _, early: _ } = self;
         match state.into_inner() {
             State::Open(conn) => (socket, Some(ParkedTls::of(conn))),
             State::Plain | State::Hello(_) | State::Greeted(_) => (socket, None),
@@ -154,7 +198,8 @@ impl TlsStream {
         match &mut *self.state.borrow_mut() {
             State::Open(conn) => {
                 let has_input = !matches!(conn.reader().fill_buf(), Err(e) if e.kind() == io::ErrorKind::WouldBlock);
-                !conn.is_handshaking() && !conn.wants_write() && !has_input
+                let has_early = !self.early.borrow().unread().is_empty();
+                !conn.is_handshaking() && !conn.wants_write() && !has_input && !has_early
             }
             State::Plain | State::Hello(_) | State::Greeted(_) => false,
         }
@@ -258,7 +303,8 @@ impl TlsStream {
         }
     }
 
-    /// Does the rest of the server's part of the handshake, after [`answer`](Self::answer).
+    /// Does the rest of the server's part of the handshake, after [`answer`](Self::answer), or as much of it as comes ahead of
+    /// early data.
     ///
     /// # Errors
     /// [`HandshakeError`]; the client was told then, as far as its socket took it.
@@ -267,6 +313,28 @@ impl TlsStream {
             State::Open(conn) => self.poll_finish(cx, conn, prefix),
             _ => Poll::Ready(Err(HandshakeError::NoSettings)),
         }
+    }
+
+    /// Whether the client speaks ahead of the end of its handshake: what it has said may be somebody else's repetition. Only
+    /// settings with a `max_early_data_size` let it.
+    pub fn is_early(&self) -> bool {
+        self.early.borrow().is_any && self.with_connection(|conn| conn.is_handshaking()) == Some(true)
+    }
+
+    /// Does what is left of the handshake of a client that has said something ahead of its end. What it says more is dropped.
+    ///
+    /// # Errors
+    /// [`HandshakeError`]; the client was told then, as far as its socket took it.
+    pub fn poll_complete(&self, cx: &mut Context<'_>) -> Poll<Result<(), HandshakeError>> {
+        while self.is_early() {
+            self.early.borrow_mut().data = Vec::new();
+            self.early.borrow_mut().pos = 0;
+            let State::Open(conn) = &mut *self.state.borrow_mut() else { break };
+            ready!(self.poll_send(cx, conn))?;
+            ready!(self.poll_records(cx, &mut Vec::new(), |records| conn.read_tls(records)))?;
+            self.process(conn)?;
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Does all of the server's part of the handshake by one configuration. A client that begins with anything else is left to
@@ -318,16 +386,24 @@ impl TlsStream {
         prefix: &mut Vec<u8>,
     ) -> Poll<Result<(), HandshakeError>> {
         loop {
+            // Behind the client's first message there may be more already.
+            self.process(conn)?;
             ready!(self.poll_send(cx, conn))?;
-            if !conn.is_handshaking() {
+            if !conn.is_handshaking() || self.early.borrow().is_any {
                 return Poll::Ready(Ok(()));
             }
             ready!(self.poll_records(cx, prefix, |records| conn.read_tls(records)))?;
-            if let Err(error) = conn.process_new_packets() {
-                let _ = self.send(conn);
-                return Poll::Ready(Err(HandshakeError::Tls(error)));
-            }
         }
+    }
+
+    /// Processes the records that were read.
+    fn process(&self, conn: &mut Connection) -> Result<(), HandshakeError> {
+        if let Err(error) = conn.process_new_packets() {
+            let _ = self.send(conn);
+            return Err(HandshakeError::Tls(error));
+        }
+        self.early.borrow_mut().take(conn);
+        Ok(())
     }
 
     /// The first byte that the client says, left where it is.
@@ -390,6 +466,9 @@ impl TlsStream {
     /// Sees to it that plain text waits in `conn`, if any comes or the end does; see T2.
     fn fill(&self, conn: &mut Connection) -> io::Result<()> {
         loop {
+            if !self.early.borrow().unread().is_empty() {
+                return Ok(());
+            }
             match conn.reader().fill_buf() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 // A client that closes without a farewell: what it was saying tells by itself whether it was complete.
@@ -401,6 +480,7 @@ impl TlsStream {
                 let _ = self.send(conn);
                 return Err(io::Error::new(io::ErrorKind::InvalidData, error));
             }
+            self.early.borrow_mut().take(conn);
         }
     }
 
@@ -409,6 +489,13 @@ impl TlsStream {
         match &mut *self.state.borrow_mut() {
             State::Open(conn) => {
                 self.fill(conn)?;
+                let mut early = self.early.borrow_mut();
+                if !early.unread().is_empty() {
+                    let count = early.unread().len().min(buf.chunk_mut().len());
+                    buf.put_slice(&early.unread()[..count]);
+                    early.consume(count);
+                    return Ok(count);
+                }
                 let mut reader = conn.reader();
                 let text = reader.fill_buf().unwrap_or_default();
                 let count = text.len().min(buf.chunk_mut().len());
@@ -424,7 +511,8 @@ impl TlsStream {
         match &mut *self.state.borrow_mut() {
             State::Open(conn) => {
                 self.fill(conn)?;
-                Ok(!conn.reader().fill_buf().unwrap_or_default().is_empty())
+                let has_early = !self.early.borrow().unread().is_empty();
+                Ok(has_early || !conn.reader().fill_buf().unwrap_or_default().is_empty())
             }
             State::Plain | State::Hello(_) | State::Greeted(_) => self.socket.try_peek(),
         }
