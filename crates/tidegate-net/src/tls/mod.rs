@@ -26,11 +26,18 @@ use rustls::{
     server::{Accepted, Acceptor, ClientHello},
 };
 
+mod early;
 mod parked;
+mod records;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use parked::ParkedTls;
+
+use self::{
+    early::Early,
+    records::{Listener, Records},
+};
 
 use crate::stream::Stream;
 
@@ -65,39 +72,6 @@ pub struct TlsStream {
     heard: RefCell<Option<Vec<u8>>>,
     /// Early data that waits to be read; see T3.
     early: RefCell<Early>,
-}
-
-/// What a client has sent ahead of the end of its handshake. Its settings bound it.
-#[derive(Debug, Default)]
-struct Early {
-    /// There was some.
-    is_any: bool,
-    data: Vec<u8>,
-    /// So much of it was read.
-    pos: usize,
-}
-
-impl Early {
-    fn unread(&self) -> &[u8] {
-        &self.data[self.pos..]
-    }
-
-    /// Takes what `conn` has got. To be called whenever that has processed records.
-    fn take(&mut self, conn: &mut Connection) {
-        let Connection::Server(conn) = conn else { return };
-        let Some(mut reader) = conn.early_data() else { return };
-        let before = self.data.len();
-        // What is in memory is read without failures.
-        let _ = reader.read_to_end(&mut self.data);
-        self.is_any |= self.data.len() > before;
-    }
-
-    fn consume(&mut self, count: usize) {
-        self.pos += count;
-        if self.pos == self.data.len() {
-            (self.data, self.pos) = (Vec::new(), 0);
-        }
-    }
 }
 
 /// Wakes two tasks, or one twice.
@@ -327,8 +301,7 @@ impl TlsStream {
     /// [`HandshakeError`]; the client was told then, as far as its socket took it.
     pub fn poll_complete(&self, cx: &mut Context<'_>) -> Poll<Result<(), HandshakeError>> {
         while self.is_early() {
-            self.early.borrow_mut().data = Vec::new();
-            self.early.borrow_mut().pos = 0;
+            self.early.borrow_mut().drop_unread();
             let State::Open(conn) = &mut *self.state.borrow_mut() else { break };
             ready!(self.poll_send(cx, conn))?;
             ready!(self.poll_records(cx, &mut Vec::new(), |records| conn.read_tls(records)))?;
@@ -611,40 +584,5 @@ impl TlsStream {
             // A socket that takes nothing now has a client that has stopped reading.
             let _ = self.send(conn);
         }
-    }
-}
-
-/// Reads records, and keeps a copy.
-struct Listener<'a> {
-    records: &'a mut dyn Read,
-    heard: &'a mut Vec<u8>,
-}
-
-impl Read for Listener<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let count = self.records.read(buf)?;
-        self.heard.extend_from_slice(&buf[..count]);
-        Ok(count)
-    }
-}
-
-/// A socket that records are read from and written to.
-struct Records<'s>(&'s Stream);
-
-impl Read for Records<'_> {
-    fn read(&mut self, mut buf: &mut [u8]) -> io::Result<usize> {
-        self.0.try_read_buf(&mut buf)
-    }
-}
-
-impl Write for Records<'_> {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.write_vectored(&[IoSlice::new(buf)])
-    }
-    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.0.try_write_vectored(slices)
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
