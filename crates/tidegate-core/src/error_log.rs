@@ -3,8 +3,10 @@
 use std::{fmt, fmt::Write, rc::Rc};
 
 use bstr::BStr;
+use tidegate_net::rare::{Many, Rare};
 
 use crate::{
+    clock,
     connection::Connection,
     log::{ErrorLog, Level, Line},
     request::Request,
@@ -122,6 +124,17 @@ pub fn write_for_connection(conn: &Connection, level: Level, message: fmt::Argum
             log.write(level, Some(conn.number), message, |line| append_connection(conn, line));
         }
     });
+}
+
+/// Counts something that a client has done and that should be rare. When it is not, the log has a line, of the client too that did it last.
+pub fn count_for_connection(conn: &Connection, rare: &Rare, what: &str) {
+    if let Some(Many { count, seconds, total }) = rare.count(clock::steady_ms()) {
+        write_for_connection(
+            conn,
+            Level::Warn,
+            format_args!("{count} {what} within {seconds} s, {total} since the start; level \"info\" tells of each"),
+        );
+    }
 }
 
 /// As [`write_for_connection`], for a message of bytes (`ngx.log`) in a context that the line names.

@@ -8,8 +8,10 @@ use std::{
     sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
 };
 
+use crate::rare::Rare;
+
 /// Counters over all workers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Counters {
     /// Connections accepted.
     pub accepted: AtomicU64,
@@ -21,6 +23,22 @@ pub struct Counters {
     pub reading: AtomicI64,
     /// Connections that wait for a request.
     pub waiting: AtomicI64,
+    /// TLS handshakes of clients that were done.
+    pub handshakes: AtomicU64,
+    /// Those among them that took up an earlier session.
+    pub handshakes_resumed: AtomicU64,
+    /// TLS handshakes that came to nothing, except for those that took too long.
+    pub handshakes_failed: Rare,
+    /// TLS handshakes that took too long.
+    pub handshakes_timed_out: Rare,
+    /// HTTP/2 connections that ended since the client broke the rules.
+    pub http2_faults: Rare,
+    /// HTTP/2 connections that ended since the client made more work than it was worth.
+    pub http2_floods: Rare,
+    /// HTTP/2 requests that clients took back before they were answered.
+    pub http2_resets: AtomicU64,
+    /// HTTP/2 requests that were not taken, since their connections had as many as they may have.
+    pub http2_refused: AtomicU64,
 }
 
 /// The counters of the process.
@@ -30,6 +48,14 @@ pub static COUNTERS: Counters = Counters {
     active: AtomicU64::new(0),
     reading: AtomicI64::new(0),
     waiting: AtomicI64::new(0),
+    handshakes: AtomicU64::new(0),
+    handshakes_resumed: AtomicU64::new(0),
+    handshakes_failed: Rare::new(),
+    handshakes_timed_out: Rare::new(),
+    http2_faults: Rare::new(),
+    http2_floods: Rare::new(),
+    http2_resets: AtomicU64::new(0),
+    http2_refused: AtomicU64::new(0),
 };
 
 /// What a worker counted and has not added to [`COUNTERS`] yet.

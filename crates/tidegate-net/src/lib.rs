@@ -10,7 +10,7 @@
 //! - [`listeners`], [`accept`]: listening sockets; [`client_socket`], [`stream`], [`tls`]: connected ones
 //! - [`resolver`]: addresses of names
 //! - [`deadline`], [`sleep`]: time limits and sleeps of thousands
-//! - [`log`], [`clock`], [`counters`], [`buffers`], [`memory`]: what the others stand on
+//! - [`log`], [`clock`], [`counters`], [`rare`], [`buffers`], [`memory`]: what the others stand on
 
 pub mod accept;
 mod address;
@@ -24,6 +24,7 @@ pub mod listeners;
 pub mod log;
 pub mod memory;
 mod parked;
+pub mod rare;
 pub mod resolver;
 pub mod service;
 pub mod session;

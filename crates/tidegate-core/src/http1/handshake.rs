@@ -1,9 +1,16 @@
 //! The TLS handshake of a connection, ahead of its first request.
 
-use std::{future::Future as _, io, pin::pin, rc::Rc, sync::Arc};
+use std::{
+    future::Future as _,
+    io,
+    pin::pin,
+    rc::Rc,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
-use rustls::{ProtocolVersion, ServerConfig, pki_types::CertificateDer, server::ClientHello};
+use rustls::{HandshakeKind, ProtocolVersion, ServerConfig, pki_types::CertificateDer, server::ClientHello};
 use tidegate_net::{
+    counters::COUNTERS,
     session::Wait,
     tls::{HandshakeError, TlsStream},
 };
@@ -15,7 +22,7 @@ use crate::{
     clock,
     conf::ServerId,
     connection::Connection,
-    error_log::{enabled_for_connection, write_for_connection},
+    error_log::{count_for_connection, enabled_for_connection, write_for_connection},
     log::Level,
     ssl::{
         self, ServerTls,
@@ -45,10 +52,14 @@ pub(super) async fn shake_hands(conn: &Rc<Connection>, worker: &Worker) -> bool 
     if let Ok(Wait::Ready(Ok(false))) = hello {
         return true;
     }
-    let Some(true) = outcome(conn, hello) else { return give_up(conn) };
+    let Some(true) = outcome(conn, hello) else {
+        // Who connects and leaves without a word has tried nothing: so do those who look whether the port is open.
+        return give_up(conn, stream.has_begun() && !worker.is_quitting());
+    };
     if stream.with_hello(alpn_challenge::is_asked) == Some(true) {
         prove_name(conn, stream, timeout_ms).await;
-        return give_up(conn);
+        conn.mark_broken();
+        return false;
     }
     let served = if conn.config().has_handshake_scripts {
         // Boxed, since most handshakes have no scripts.
@@ -56,7 +67,14 @@ pub(super) async fn shake_hands(conn: &Rc<Connection>, worker: &Worker) -> bool 
     } else {
         serve(conn, stream, timeout_ms).await
     };
-    served.is_some() || give_up(conn)
+    if served.is_none() {
+        return give_up(conn, !worker.is_quitting());
+    }
+    COUNTERS.handshakes.fetch_add(1, Relaxed);
+    if conn.stream.with_tls(|tls| tls.handshake_kind()) == Some(Some(HandshakeKind::Resumed)) {
+        COUNTERS.handshakes_resumed.fetch_add(1, Relaxed);
+    }
+    true
 }
 
 /// Answers the client's first message and does the rest of the handshake; `None` when there is nothing to be served.
@@ -268,7 +286,13 @@ fn outcome<T>(conn: &Connection, waited: io::Result<Wait<Result<T, HandshakeErro
     None
 }
 
-fn give_up(conn: &Connection) -> bool {
+/// Ends a connection without a handshake; `counts` says whether it has failed.
+fn give_up(conn: &Connection, counts: bool) -> bool {
+    if conn.timed_out.get() {
+        count_for_connection(conn, &COUNTERS.handshakes_timed_out, "TLS handshakes have taken too long");
+    } else if counts {
+        count_for_connection(conn, &COUNTERS.handshakes_failed, "TLS handshakes have failed");
+    }
     conn.mark_broken();
     false
 }

@@ -1,6 +1,6 @@
 //! What each frame of a client does.
 
-use std::rc::Rc;
+use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
 
 use tidegate_http::{
     HeadLimits,
@@ -11,6 +11,7 @@ use tidegate_http::{
         kind, setting, write_frame,
     },
 };
+use tidegate_net::counters::COUNTERS;
 
 use super::{flood::Flood, mux::Mux, open, priorities::Early, stream::Stream};
 use crate::{error_log::write_for_connection, http2_settings::Conf, log::Level, worker::Worker};
@@ -333,6 +334,7 @@ impl Input {
             stream.was_reset.set(true);
             if !stream.end_queued.get() {
                 self.flood.count_reset();
+                COUNTERS.http2_resets.fetch_add(1, Relaxed);
             }
             stream.break_off();
             self.mux.remove_if_over(&stream);

@@ -4,10 +4,12 @@ use std::{
     future::poll_fn,
     panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
+    sync::atomic::Ordering::Relaxed,
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use tidegate_http::{BadRequest, HeadLimits, HeadOptions, Parsed, http2::ErrorCode, parse_request};
+use tidegate_net::counters::COUNTERS;
 
 use super::{
     input::{Farewell, Fault, Input},
@@ -33,6 +35,7 @@ pub(super) fn open(input: &mut Input, id: u32, end_stream: bool, worker: &Rc<Wor
         return Ok(());
     }
     if input.mux.count() >= input.streams_max {
+        COUNTERS.http2_refused.fetch_add(1, Relaxed);
         input.note(format_args!("concurrent streams exceeded {}", input.streams_max));
         input.mux.queue_reset(id, ErrorCode::RefusedStream);
         return Ok(());

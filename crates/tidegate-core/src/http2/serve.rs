@@ -6,7 +6,7 @@ use tidegate_http::http2::{
     ErrorCode, FRAME_BYTES_MAX, HEADER_BYTES, PREFACE, STREAM_MAX, WINDOW_BYTES, WINDOW_BYTES_MAX, kind, setting,
     write_frame, write_window_update,
 };
-use tidegate_net::session::Wait;
+use tidegate_net::{counters::COUNTERS, session::Wait};
 
 use super::{
     input::{FAREWELL_PING, Farewell, Fault, Input},
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     clock,
     connection::Connection,
-    error_log::write_for_connection,
+    error_log::{count_for_connection, write_for_connection},
     http2_settings::{Conf, is_on},
     log::Level,
     worker::Worker,
@@ -309,6 +309,11 @@ impl Serving<'_> {
             End::TimedOut => ErrorCode::NoError,
             End::Fault(Fault { code, text }) => {
                 write_for_connection(&conn, Level::Info, format_args!("{text} while processing HTTP/2 connection"));
+                let (rare, what) = match code {
+                    ErrorCode::EnhanceYourCalm => (&COUNTERS.http2_floods, "HTTP/2 floods were stopped"),
+                    _ => (&COUNTERS.http2_faults, "HTTP/2 connections have broken the rules"),
+                };
+                count_for_connection(&conn, rare, what);
                 code
             }
         };

@@ -224,6 +224,11 @@ impl TlsStream {
         }
     }
 
+    /// Whether a client has begun a handshake, however far it has come.
+    pub fn has_begun(&self) -> bool {
+        !matches!(&*self.state.borrow(), State::Plain)
+    }
+
     /// Calls `read` with the client's first message, between [`poll_hello`](Self::poll_hello) and [`answer`](Self::answer).
     pub fn with_hello<T>(&self, read: impl FnOnce(&ClientHello<'_>) -> T) -> Option<T> {
         match &*self.state.borrow() {
