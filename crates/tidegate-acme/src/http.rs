@@ -3,11 +3,23 @@
 //! The client that speaks ACME wants futures that may go to other threads; looking up names stays on this one. So requests go
 //! over a channel to a task here.
 
-use std::{error::Error as StdError, future::Future, io, net::SocketAddr, pin::Pin, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    error::Error as StdError,
+    future::Future,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::{Request, Response, header::HOST};
+use hyper::{
+    Request, Response,
+    header::{HOST, RETRY_AFTER},
+};
 use hyper_util::rt::TokioIo;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use rustls::{ClientConfig, pki_types::ServerName};
@@ -18,6 +30,8 @@ use tokio::{
     time::timeout,
 };
 use tokio_rustls::TlsConnector;
+
+use crate::patience::{self, Later, Patience};
 
 /// Longest time from looking up an authority's name to the end of its response: a person waits for none of this.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(60);
@@ -38,6 +52,8 @@ pub(crate) struct Way {
     pub(crate) resolver: Option<Arc<Resolver>>,
     /// Longest time to look up a name.
     pub(crate) resolver_timeout: Duration,
+    /// What the authority has said of when to ask it.
+    pub(crate) patience: Patience,
 }
 
 /// The end of the channel that the ACME client has.
@@ -78,10 +94,16 @@ impl HttpClient for Requests {
 
 impl Way {
     async fn exchange(&self, request: Request<BodyWrapper<Bytes>>) -> Result<BytesResponse, Cause> {
+        if let Some(later) = self.patience.reason() {
+            return Err(later.into());
+        }
         let to = request.uri().authority().map(ToString::to_string).unwrap_or_default();
         let done = timeout(REQUEST_TIME_MAX, self.exchange_soon(request)).await;
         let late = || io::Error::new(io::ErrorKind::TimedOut, "no answer in time");
-        done.unwrap_or_else(|_| Err(late().into())).map_err(|error| format!("\"{to}\": {error}").into())
+        done.unwrap_or_else(|_| Err(late().into())).map_err(|error| match error.is::<Later>() {
+            true => error,
+            false => format!("\"{to}\": {error}").into(),
+        })
     }
 
     async fn exchange_soon(&self, request: Request<BodyWrapper<Bytes>>) -> Result<BytesResponse, Cause> {
@@ -99,8 +121,17 @@ impl Way {
         tokio::task::spawn_local(connection);
         parts.headers.insert(HOST, authority.as_str().parse()?);
         parts.uri = parts.uri.path_and_query().map_or("/", |path| path.as_str()).parse()?;
-        let (parts, body) = sender.send_request(Request::from_parts(parts, body)).await?.into_parts();
+        let (mut parts, body) = sender.send_request(Request::from_parts(parts, body)).await?.into_parts();
         let content = Limited::new(body, RESPONSE_BYTES_MAX).collect().await?.to_bytes();
+        if let Some(later) = Later::of(parts.status, &parts.headers, &content) {
+            self.patience.note(&later);
+            return Err(later.into());
+        }
+        // The client of ACME adds whatever stands there to the time of day.
+        match patience::wait(&parts.headers, SystemTime::now()) {
+            Some(wait) => drop(parts.headers.insert(RETRY_AFTER, wait.as_secs().into())),
+            None => drop(parts.headers.remove(RETRY_AFTER)),
+        }
         Ok(Response::from_parts(parts, Full::new(content)).into())
     }
 

@@ -20,6 +20,7 @@ use crate::{
     http_challenge,
     issuer::Challenge,
     order::{self, KeyType, Order},
+    patience::Later,
 };
 
 /// Longest time that an authority may take to look at a proof, or to sign.
@@ -67,6 +68,14 @@ impl IssueError {
         matches!(self, Self::Authority(Error::Api(problem)) if problem.r#type.as_deref() == Some(TYPE))
     }
 
+    /// When to try again, if the authority has said so.
+    pub(crate) fn later(&self) -> Option<&Later> {
+        match self {
+            Self::Authority(Error::Other(cause)) => cause.downcast_ref(),
+            _ => None,
+        }
+    }
+
     /// Whether the authority does not take what the order says of the certificate that it replaces.
     fn is_of_replacement(&self) -> bool {
         const ALREADY: &str = "urn:ietf:params:acme:error:alreadyReplaced";
@@ -78,7 +87,7 @@ impl IssueError {
             }
             Self::Authority(Error::Unsupported(_)) => true,
             // The authority's answer does not repeat the field.
-            Self::Authority(Error::Other(_)) => true,
+            Self::Authority(Error::Other(_)) => self.later().is_none(),
             _ => false,
         }
     }

@@ -2,13 +2,15 @@
 
 use std::{
     fmt,
+    fs::File,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError, Weak},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use instant_acme::{Account, AccountCredentials, ExternalAccountKey, Key, NewAccount};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use sha2::{Digest as _, Sha256};
 use tidegate_net::{
     log::{Level, note},
     resolver::Resolver,
@@ -21,11 +23,15 @@ use tidegate_tls::{
 use crate::{
     http::{self, Way},
     issue::IssueError,
-    store::Store,
+    patience::Patience,
+    store::{self, Store},
 };
 
-/// File of the account in the directory of an issuer.
-const ACCOUNT_FILE: &str = "account.json";
+/// How often the file of an account is looked at that another issuer or process is making.
+const OTHERS_PAUSE: Duration = Duration::from_millis(200);
+
+/// How long that is done.
+const OTHERS_TIME_MAX: Duration = Duration::from_secs(120);
 
 /// How a name is proved to be ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -72,6 +78,7 @@ pub struct Issuer {
     settings: Settings,
     store: Option<Store>,
     account: tokio::sync::Mutex<Option<Account>>,
+    patience: Patience,
 }
 
 impl fmt::Debug for Issuer {
@@ -129,7 +136,8 @@ impl Issuer {
             return issuer;
         }
         let store = settings.state_path.clone().map(Store::new);
-        let issuer = Arc::new(Self { settings, store, account: tokio::sync::Mutex::new(None) });
+        let issuer =
+            Arc::new(Self { settings, store, account: tokio::sync::Mutex::new(None), patience: Patience::default() });
         known.push(Arc::downgrade(&issuer));
         issuer
     }
@@ -149,6 +157,8 @@ impl Issuer {
         if let Some(account) = &*known {
             return Ok(account.clone());
         }
+        // Whoever makes an account makes it for all who have the same directory.
+        let _lock = self.lock_account().await;
         let account = match self.stored_credentials() {
             Some(credentials) => Account::builder_with_http(self.http()?).from_credentials(credentials).await?,
             None => self.register().await?,
@@ -158,31 +168,69 @@ impl Issuer {
     }
 
     /// Forgets an account that the authority does not know (any more).
-    pub(crate) async fn forget_account(&self) {
-        *self.account.lock().await = None;
-        if let Some(Err(error)) = self.store.as_ref().map(|store| store.remove(ACCOUNT_FILE)) {
+    pub(crate) async fn forget_account(&self, account: &Account) {
+        let mut known = self.account.lock().await;
+        if known.as_ref().is_some_and(|known| known.id() == account.id()) {
+            *known = None;
+        }
+        let Some(store) = &self.store else { return };
+        let _lock = self.lock_account().await;
+        // Another issuer may have made a new one meanwhile.
+        let stored = self.stored_account();
+        if stored.as_ref().and_then(|value| value.get("id")?.as_str()) == Some(account.id())
+            && let Err(error) = store.remove(&self.account_file())
+        {
             self.warn(format_args!("the account that is not known any more cannot be removed: {error}"));
         }
     }
 
-    /// The account of the last run, if it is one at this directory.
-    fn stored_credentials(&self) -> Option<AccountCredentials> {
-        if self.settings.account_key.is_some() {
-            return None;
+    /// Name of the account's file. Issuers that share a directory share the account if the authority could not tell them apart.
+    fn account_file(&self) -> String {
+        let Settings { uri, contacts, external_account, .. } = &self.settings;
+        let external = external_account.as_ref().map(|(id, _)| id.as_str());
+        let mut hash = Sha256::new();
+        for part in [uri.as_str(), external.unwrap_or_default()].into_iter().chain(contacts.iter().map(String::as_str))
+        {
+            hash.update(part);
+            hash.update(b"\0");
         }
-        let text = match self.store.as_ref()?.read(ACCOUNT_FILE) {
+        format!("account-{}.json", store::short_hash(hash))
+    }
+
+    /// Waits until nobody else makes the account. Who waits for too long, or cannot lock, makes one nevertheless.
+    async fn lock_account(&self) -> Option<File> {
+        let (store, name) = (self.store.as_ref()?, self.account_file());
+        let begin = Instant::now();
+        while begin.elapsed() < OTHERS_TIME_MAX {
+            match store.lock(&name) {
+                Ok(Some(lock)) => return Some(lock),
+                Ok(None) => tokio::time::sleep(OTHERS_PAUSE).await,
+                Err(_) => break,
+            }
+        }
+        None
+    }
+
+    /// The account of the last run.
+    fn stored_account(&self) -> Option<serde_json::Value> {
+        let text = match self.store.as_ref()?.read(&self.account_file()) {
             Ok(text) => text?,
             Err(error) => {
                 self.warn(format_args!("the account cannot be read: {error}; a new one is made"));
                 return None;
             }
         };
-        let directory = serde_json::from_str::<serde_json::Value>(&text).ok();
-        let directory = directory.as_ref().and_then(|value| value.get("directory")?.as_str());
-        if directory != Some(&self.settings.uri) {
+        serde_json::from_str(&text).inspect_err(|error| self.warn(format_args!("{error}; a new account is made"))).ok()
+    }
+
+    fn stored_credentials(&self) -> Option<AccountCredentials> {
+        if self.settings.account_key.is_some() {
             return None;
         }
-        serde_json::from_str(&text).inspect_err(|error| self.warn(format_args!("{error}; a new account is made"))).ok()
+        let stored = self.stored_account()?;
+        serde_json::from_value(stored)
+            .inspect_err(|error| self.warn(format_args!("{error}; a new account is made")))
+            .ok()
     }
 
     async fn register(&self) -> Result<Account, IssueError> {
@@ -209,7 +257,7 @@ impl Issuer {
         note(Level::Notice, format_args!("acme issuer \"{}\": account {}", settings.name, account.id()));
         if let Some(store) = &self.store
             && let Ok(text) = serde_json::to_string(&credentials)
-            && let Err(error) = store.write(ACCOUNT_FILE, &text)
+            && let Err(error) = store.write(&self.account_file(), &text)
         {
             self.warn(format_args!("the account cannot be kept: {error}"));
         }
@@ -225,7 +273,12 @@ impl Issuer {
         let options =
             ClientOptions { verify: settings.verify, check_name: settings.verify, trusted, ..ClientOptions::default() };
         let tls = options.client().map_err(IssueError::Tls)?;
-        let way = Way { tls, resolver: settings.resolver.clone(), resolver_timeout: settings.resolver_timeout };
+        let way = Way {
+            tls,
+            resolver: settings.resolver.clone(),
+            resolver_timeout: settings.resolver_timeout,
+            patience: self.patience.clone(),
+        };
         Ok(http::client(way))
     }
 

@@ -5,11 +5,12 @@
 //!   thirds of its time are over.
 //! - K3: after a failure the next try waits, each time [`BACK_OFF_FACTOR`] times as long. Let's Encrypt lets a name be refused
 //!   five times an hour; the first tries of an hour stay within that.
+//!   An authority that wants to be asked later is asked later.
 //! - K4: several processes may share a directory: one of them asks, the others find the certificate there.
 
 use std::{
     sync::{Arc, OnceLock, Weak},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use tidegate_net::{
@@ -26,6 +27,7 @@ use tokio::{
 use crate::{
     issue::{self, IssueError},
     order::Order,
+    patience::WAIT_MAX,
 };
 
 /// Certificates that are asked for at the same time.
@@ -34,6 +36,8 @@ const UNDER_WAY_MAX: usize = 4;
 /// Pause after the first failure.
 const BACK_OFF_FIRST: Duration = Duration::from_secs(10);
 const BACK_OFF_FACTOR: u32 = 6;
+/// After so many failures pauses grow no more for an authority that says when to come.
+const SOON_FAILURES: u32 = 2;
 /// Longest pause after failures.
 const BACK_OFF_MAX: Duration = Duration::from_secs(12 * 3600);
 
@@ -92,46 +96,61 @@ struct Advice {
     ask: i64,
 }
 
+/// How an order stands with its authority.
+#[derive(Default)]
+struct Standing {
+    advice: Advice,
+    /// Tries in a row that have come to nothing.
+    failures: u32,
+    /// When the next try is, after such a one.
+    next_try: Option<Instant>,
+}
+
 /// Looks after one order until nobody has it; see K1.
 async fn tend(order: Weak<Order>, turns: Arc<Semaphore>) {
-    let mut failures = 0;
-    let mut advice = Advice::default();
+    let mut standing = Standing::default();
     loop {
         let Some(order) = order.upgrade() else { return };
         let Ok(turn) = turns.acquire().await else { return };
-        let pause = work(&order, &mut advice, &mut failures).await;
+        let pause = work(&order, &mut standing).await.min(SLEEP_MAX);
         drop((turn, order));
         sleep(pause).await;
     }
 }
 
 /// Does what is to be done for an order now. Answers after which time there may be more.
-async fn work(order: &Arc<Order>, advice: &mut Advice, failures: &mut u32) -> Duration {
+async fn work(order: &Arc<Order>, standing: &mut Standing) -> Duration {
     clock::update();
     order.adopt_stored();
+    let Standing { advice, failures, next_try } = standing;
     let current = order.managed().current();
     if !current.is_provisional && now() >= advice.ask {
         seek_advice(order, &current, advice).await;
     }
     let wait = due(&current, advice).saturating_sub(now());
     if wait > 0 {
-        *failures = 0;
+        (*failures, *next_try) = (0, None);
         let ask = advice.ask.saturating_sub(now()).max(1);
-        return Duration::from_secs(wait.min(ask).unsigned_abs()).min(SLEEP_MAX);
+        return Duration::from_secs(wait.min(ask).unsigned_abs());
     }
-    match renew(order).await {
-        Ok(Some(next)) => {
+    let left = next_try.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
+    if left > Duration::ZERO {
+        return left;
+    }
+    match renew(order, advice).await {
+        Ok(Renewed::Made(next)) => {
             let end = until(&next);
             order.accept(next);
             note(Level::Notice, format_args!("the certificate for {order} has come{end}"));
-            *advice = Advice::default();
-            *failures = 0;
+            *standing = Standing::default();
             Duration::ZERO
         }
-        Ok(None) => OTHERS_WORK,
+        Ok(Renewed::ByOthers) => Duration::ZERO,
+        Ok(Renewed::OthersAtWork) => OTHERS_WORK,
         Err(error) => {
-            let pause = back_off(*failures);
+            let pause = pause_after(&error, *failures);
             *failures += 1;
+            *next_try = Some(Instant::now() + pause);
             let issuer = &order.issuer().settings().name;
             note(
                 Level::Error,
@@ -145,12 +164,29 @@ async fn work(order: &Arc<Order>, advice: &mut Advice, failures: &mut u32) -> Du
     }
 }
 
-/// Has a certificate made; `None` while another process does.
-async fn renew(order: &Order) -> Result<Option<Material>, IssueError> {
+/// How a certificate was renewed.
+enum Renewed {
+    /// It has come.
+    Made(Material),
+    /// Somebody else has brought it in the very moment.
+    ByOthers,
+    /// Somebody else asks for it.
+    OthersAtWork,
+}
+
+/// Has a certificate made, unless somebody else does; see K4.
+async fn renew(order: &Order, advice: &Advice) -> Result<Renewed, IssueError> {
     let _lock = match order.issuer().store().map(|store| store.lock(&order.file_name())) {
         None => None,
-        Some(Ok(Some(lock))) => Some(lock),
-        Some(Ok(None)) => return Ok(None),
+        Some(Ok(Some(lock))) => {
+            // The one who had it before may have been quick.
+            order.adopt_stored();
+            if due(&order.managed().current(), advice) > now() {
+                return Ok(Renewed::ByOthers);
+            }
+            Some(lock)
+        }
+        Some(Ok(None)) => return Ok(Renewed::OthersAtWork),
         // What cannot be kept is of use all the same; the log tells when it comes to that.
         Some(Err(error)) => {
             note(Level::Warn, format_args!("the directory for {order} cannot be used {}", SysError(&error)));
@@ -159,14 +195,15 @@ async fn renew(order: &Order) -> Result<Option<Material>, IssueError> {
     };
     let current = order.managed().current();
     let account = order.issuer().account().await?;
-    match issue::issue(order, &account, &current).await {
+    let issued = match issue::issue(order, &account, &current).await {
         Err(error) if error.is_of_account() => {
-            order.issuer().forget_account().await;
+            order.issuer().forget_account(&account).await;
             let account = order.issuer().account().await?;
-            issue::issue(order, &account, &current).await.map(Some)
+            issue::issue(order, &account, &current).await
         }
-        issued => issued.map(Some),
-    }
+        issued => issued,
+    };
+    issued.map(Renewed::Made)
 }
 
 /// When a certificate is to be replaced, in seconds since 1970; see K2.
@@ -200,10 +237,19 @@ async fn seek_advice(order: &Order, current: &Material, advice: &mut Advice) {
         }
         Err(error) => {
             note(Level::Info, format_args!("no renewal information for the certificate for {order}: {error}"));
-            ADVICE_PAUSE_FAILED
+            error.later().map_or(ADVICE_PAUSE_FAILED, |later| later.left().clamp(ADVICE_PAUSE_MIN, WAIT_MAX))
         }
     };
     advice.ask = now().saturating_add(i64::try_from(pause.as_secs()).unwrap_or(i64::MAX));
+}
+
+/// How long the next try waits. An authority that says when to come, however soon, is not asked more often than one that does not
+/// answer at the beginning.
+fn pause_after(error: &IssueError, failures: u32) -> Duration {
+    match error.later() {
+        Some(later) => later.left().clamp(back_off(failures).min(back_off(SOON_FAILURES)), WAIT_MAX),
+        None => back_off(failures),
+    }
 }
 
 /// See K3.

@@ -12,6 +12,7 @@
 //! - [`issuer`]: an authority, and our account there
 //! - `keeper`: the thread; when a certificate is to be renewed, and when to try again
 //! - `issue`: one conversation with an authority, from the order to the certificate
+//! - `patience`: authorities that want to be asked later
 //! - [`http_challenge`]: answers to challenges by HTTP; those by TLS are in `tidegate_tls`
 //! - `store`: what outlives the process; `http`: requests to authorities
 //!
@@ -25,6 +26,7 @@ mod issue;
 pub mod issuer;
 mod keeper;
 pub mod order;
+mod patience;
 mod store;
 
 pub use issuer::Issuer;

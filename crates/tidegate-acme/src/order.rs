@@ -15,7 +15,10 @@ use sha2::{Digest as _, Sha256};
 use tidegate_net::log::{Level, note};
 use tidegate_tls::managed::{Managed, Material};
 
-use crate::issuer::Issuer;
+use crate::{
+    issuer::{Issuer, Settings},
+    store,
+};
 
 /// Type of a certificate's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -111,25 +114,25 @@ impl Order {
 
     /// Name of the file: the first name for people, and what tells it from all others.
     pub(crate) fn file_name(&self) -> String {
-        use fmt::Write as _;
         let mut hash = Sha256::new();
         hash.update(match self.key_type {
             KeyType::P256 => "ecdsa:256",
             KeyType::P384 => "ecdsa:384",
         });
-        for name in &self.names {
+        // Issuers may share a directory, and differ in what they give for the same names.
+        let Settings { uri, profile, .. } = self.issuer.settings();
+        let profile = profile.as_ref().map(|(profile, _)| profile.as_str());
+        for part in [uri.as_str(), profile.unwrap_or_default()].into_iter().chain(self.names.iter().map(String::as_str))
+        {
             hash.update(b"\0");
-            hash.update(name);
+            hash.update(part);
         }
         let first = self.names.first().map_or("", String::as_str);
         // Addresses have characters that are none of a name's.
         let mut file: String =
             first.chars().map(|c| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' }).collect();
         file.push('-');
-        for byte in hash.finalize().iter().take(8) {
-            let _ = write!(file, "{byte:02x}");
-        }
-        file + ".pem"
+        file + &store::short_hash(hash) + ".pem"
     }
 
     /// Takes the certificate of an earlier run or of another process, if it is newer than what there is.

@@ -10,6 +10,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use sha2::{Digest as _, Sha256};
+
 /// Bytes of a file that are read at most: a chain has some 10 KB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -89,6 +91,11 @@ impl Store {
             made => made,
         }
     }
+}
+
+/// The beginning of a hash, for names of files.
+pub(crate) fn short_hash(hash: Sha256) -> String {
+    hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -51,6 +51,15 @@ fn kept(site: &Site) -> Vec<PathBuf> {
     kept
 }
 
+/// The files of accounts in such a directory.
+fn accounts(site: &Site, directory: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(site.dir.join(directory)).expect("a directory");
+    let mut accounts: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    accounts.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    accounts.sort();
+    accounts
+}
+
 #[test]
 fn certificates_come_when_the_authority_does_and_stay() {
     let (mut site, port) = (Site::new("", ""), free_port());
@@ -85,7 +94,7 @@ fn certificates_come_when_the_authority_does_and_stay() {
     // Only their owner reads what has keys in it.
     let mode = |path: PathBuf| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
     assert_eq!(kept(&site).len(), 2);
-    for path in kept(&site).into_iter().chain([site.dir.join("acme_test/account.json")]) {
+    for path in kept(&site).into_iter().chain(accounts(&site, "acme_test")) {
         assert_eq!(mode(path), 0o600);
     }
     let list = certificates(&site);
@@ -211,5 +220,139 @@ fn refusals_are_told_and_nothing_else_suffers() {
     }
     let list = certificates(&site);
     assert!(list.contains("none yet: five.test, in memory (acme issuer \"unwilling\")\n"), "{list}");
+    site.quit();
+}
+
+#[test]
+fn issuers_share_a_directory_and_an_account() {
+    let (mut site, port) = (Site::new("", ""), free_port());
+    let mut pebble = Pebble::new(&site, site.port, port);
+    let issuer = |name: &str, more: &str| {
+        format!(
+            "acme_issuer {name} {{ uri https://localhost:{}/dir; ssl_trusted_certificate pebble.crt; state_path shared;\n\
+             accept_terms_of_service; {more} }}\n",
+            pebble.port
+        )
+    };
+    let server = |issuer: &str, names: &str| {
+        format!(
+            "server {{ listen 127.0.0.1:{port} ssl; server_name {issuer}.test; acme_certificate {issuer} {names};\n\
+             ssl_certificate $acme_certificate; ssl_certificate_key $acme_certificate_key; return 200 ok; }}\n"
+        )
+    };
+    site.write_conf(&format!(
+        "{TELLING} http {{ {}{}{}{} server {{ listen 127.0.0.1:{}; return 200 ok; }} {}{}{}{} }}",
+        issuer("one", "contact me@one.test;"),
+        issuer("two", "contact me@one.test; profile default;"),
+        issuer("brief", "contact me@one.test; profile brief require;"),
+        issuer("other", "contact somebody.else@one.test;"),
+        site.port,
+        // The last two are for the same names, by different means.
+        server("one", "one.test"),
+        server("other", "other.test"),
+        server("two", "common.test two.test"),
+        server("brief", "common.test two.test"),
+    ));
+    pebble.start();
+    site.start();
+    for names in ["one.test", "other.test"] {
+        site.wait_for_log(&format!("the certificate for {names} has come"));
+    }
+    let told = "the certificate for common.test, two.test has come";
+    eventually(told, || (site.log().matches(told).count() == 2).then_some(()));
+    let files = accounts(&site, "shared");
+    assert_eq!(files.len(), 2, "{files:?}");
+    let made = |log: &str| log.matches(": account https://localhost:").count();
+    assert_eq!(
+        made(&site.log()),
+        2,
+        "one account for three issuers, another one for the other contact: {}",
+        site.log()
+    );
+    let list = certificates(&site);
+    assert!(list.contains("89 days") && list.contains("0 days"), "{list}");
+    assert!(!site.log().contains("[error]") && !site.log().contains("[warn]"), "{}", site.log());
+    site.quit();
+
+    // The authority has forgotten both accounts: each is made anew once, and no issuer removes what another has made.
+    pebble.stop();
+    for entry in fs::read_dir(site.dir.join("shared")).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|extension| extension == "pem") {
+            fs::remove_file(path).expect("removed");
+        }
+    }
+    pebble.start();
+    site.start();
+    eventually(told, || (site.log().matches(told).count() == 4).then_some(()));
+    for names in ["one.test", "other.test"] {
+        let told = format!("the certificate for {names} has come");
+        eventually(&told, || (site.log().matches(&told).count() == 2).then_some(()));
+    }
+    assert_eq!(made(&site.log()), 4, "{}", site.log());
+    assert_eq!(accounts(&site, "shared"), files);
+    site.quit();
+}
+
+#[test]
+fn an_authority_that_wants_to_be_asked_later_is_asked_later() {
+    let (mut site, front, port) = (Site::new("", ""), free_port(), free_port());
+    let mut pebble = Pebble::new(&site, site.port, port);
+    let server = |name: &str, issuer: &str| {
+        format!(
+            "server {{ listen 127.0.0.1:{port} ssl; server_name {name}; acme_certificate {issuer}; return 200 ok;\n\
+             ssl_certificate $acme_certificate; ssl_certificate_key $acme_certificate_key; }}\n"
+        )
+    };
+    let issuer = |name: &str, path: &str| {
+        format!(
+            "acme_issuer {name} {{ uri https://localhost:{front}/{path}; ssl_trusted_certificate pebble.crt;\n\
+             accept_terms_of_service; state_path off; }}\n"
+        )
+    };
+    // In front of the authority: it has no time for the one issuer, and no more certificates for one name of the other.
+    site.write_conf(&format!(
+        "{TELLING} http {{ lua_shared_dict asked 1m; {}{}\n\
+         server {{ listen 127.0.0.1:{front} ssl; ssl_certificate localhost.crt; ssl_certificate_key localhost.key;\n\
+         location / {{ proxy_pass https://127.0.0.1:{}; proxy_set_header Host $http_host; }}\n\
+         location = /busy {{ access_log logs/busy.log; add_header Retry-After 7200 always;\n\
+         return 503 '{{\"detail\":\"come tomorrow\"}}'; }}\n\
+         location = /order-plz {{ access_by_lua_block {{\n\
+         if ngx.shared.asked:incr('orders', 1, 0) > 1 then return end\n\
+         ngx.status = 429 ngx.header.retry_after = '18446744073709551615' ngx.header.content_type = 'application/problem+json'\n\
+         ngx.print('{{\"type\":\"urn:ietf:params:acme:error:rateLimited\",\"detail\":\"too many\"}}') ngx.exit(429) }}\n\
+         proxy_pass https://127.0.0.1:{}; proxy_set_header Host $http_host; }} }}\n\
+         server {{ listen 127.0.0.1:{}; return 200 ok; }}\n {}{}{}{}{} }}",
+        issuer("limited", "dir"),
+        issuer("busy", "busy"),
+        pebble.port,
+        pebble.port,
+        site.port,
+        server("one.test", "limited"),
+        server("two.test", "limited"),
+        server("three.test", "busy"),
+        server("four.test", "busy"),
+        server("five.test", "busy"),
+    ));
+    pebble.start();
+    site.start();
+    // All issuers of the authority wait, after one request.
+    for name in ["three.test", "four.test", "five.test"] {
+        site.wait_for_log(&format!(
+            "\"busy\" gave no certificate for {name}: the authority wants to be asked later (503 "
+        ));
+    }
+    let log = site.log();
+    let told: Vec<_> = log.lines().filter(|line| line.contains("(503 ")).collect();
+    for line in &told {
+        assert!(line.contains(": come tomorrow); next try in 7"), "{line}");
+    }
+    let asked = fs::read_to_string(site.dir.join("logs/busy.log")).expect("a log");
+    assert_eq!((asked.lines().count(), told.len()), (1, 3), "{asked}{log}");
+    // One certificate waits; the other one comes.
+    site.wait_for_log("the authority wants to be asked later (429 Too Many Requests: too many); next try in 6911");
+    site.wait_for_log(".test has come");
+    let log = site.log();
+    assert_eq!((log.matches("(429 ").count(), log.matches(".test has come").count()), (1, 1), "{log}");
     site.quit();
 }
