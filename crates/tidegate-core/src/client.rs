@@ -164,13 +164,20 @@ impl Client {
         }
     }
 
-    /// What was spoken instead of HTTP ends as it should. A connection of HTTP/1 is closed after that.
+    /// What was spoken instead of HTTP, and was sent, ends as it should. A connection of HTTP/1 is closed after that.
     pub(crate) async fn end_tunnel(&self) {
-        if let Some(stream) = &self.stream {
-            stream.end(None);
-            let timeout_ms = self.conn.default_level().core.http.send_timeout_ms();
-            // Whoever does not take it is given up, as at the end of any response.
-            let _ = stream.drain_to(0, timeout_ms).await;
+        match &self.stream {
+            None => {
+                self.conn.stream.shutdown_write();
+                // The client may be saying something meanwhile.
+                self.conn.tunnel_ended.set(true);
+            }
+            Some(stream) => {
+                stream.end(None);
+                let timeout_ms = self.conn.default_level().core.http.send_timeout_ms();
+                // Whoever does not take it is given up, as at the end of any response.
+                let _ = stream.drain_to(0, timeout_ms).await;
+            }
         }
     }
 

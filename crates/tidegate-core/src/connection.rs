@@ -46,6 +46,8 @@ pub struct Connection {
     pub(crate) idle_timeout_ms: Cell<u64>,
     /// It ends because the client was too slow, or is not wanted: `reset_timedout_connection`.
     pub(crate) timed_out: Cell<bool>,
+    /// What was spoken instead of HTTP has ended as it should, and the client was told.
+    pub(crate) tunnel_ended: Cell<bool>,
     /// The system's error code of the write that failed; the request that ends says so.
     pub(crate) send_errno: Cell<i32>,
     /// A request outlives its response: the socket is not closed by the connection's end alone.
@@ -112,6 +114,7 @@ impl Connection {
             broken: Cell::new(false),
             idle_timeout_ms: Cell::new(0),
             timed_out: Cell::new(false),
+            tunnel_ended: Cell::new(false),
             send_errno: Cell::new(0),
             kept: Cell::new(false),
             draining: Cell::new(false),
@@ -138,6 +141,7 @@ impl Connection {
             broken: _,
             idle_timeout_ms: _,
             timed_out: _,
+            tunnel_ended: _,
             send_errno: _,
             kept: _,
             draining: _,

@@ -179,7 +179,9 @@ async fn end(conn: &Rc<Connection>, req: Rc<Request>) -> Next {
     if conn.timed_out.get() && conf.resets_timed_out() {
         conn.stream.reset_on_close();
         conn.kept.set(false);
-    } else if flushed && conf.lingers(!req.body.is_consumed() || !conn.input.borrow().is_empty()) {
+    } else if flushed && conf.lingers(!req.body.is_consumed() || !conn.input.borrow().is_empty())
+        || conn.tunnel_ended.get() && conf.lingers(true)
+    {
         // Source: nginx, `lingering_close`.
         read_on(conn, u64::MAX, || req.lingering_pause_ms()).await;
     }

@@ -1,4 +1,7 @@
 //! After an upgrade (RFC 9110, section 7.8): both sides send what they like until one closes.
+//!
+//! What the server has said ahead of its end reaches the client whole, though the server may take nothing more, and though its
+//! connection may have failed.
 
 use std::{
     io,
@@ -34,6 +37,19 @@ struct Direction {
     pending: BytesMut,
     /// The sender has closed.
     ended: bool,
+    /// The receiver takes nothing more.
+    refused: bool,
+}
+
+/// What is left to do for the client at the end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// It may be told that this was all: a sender has closed.
+    Closed,
+    /// It has to be able to tell that this was not all.
+    Broken,
+    /// Nothing.
+    ClientGone,
 }
 
 /// Which side failed.
@@ -43,13 +59,25 @@ enum Failed {
 }
 
 /// Copies in both directions until one sender has closed, one side fails, or nothing moves for the time limit; gives whether
-/// the end was a sender's.
+/// the end was a sender's, and the client has all that came before it.
 pub(super) async fn run(req: &Rc<Request>, socket: &mut Socket, timeouts: Timeouts) -> bool {
-    if req.client.flush(req.http_conf().send_timeout_ms()).await.is_err() {
+    let send_timeout_ms = req.http_conf().send_timeout_ms();
+    if req.client.flush(send_timeout_ms).await.is_err() {
         return false;
     }
+    let mut down = Direction::new(std::mem::take(&mut socket.input));
+    let end = copy(req, socket, timeouts, &mut down).await;
+    if end == End::ClientGone {
+        return false;
+    }
+    req.client.output().borrow_mut().buf.extend_from_slice(&down.pending);
+    req.count_sent(down.pending.len() as u64);
+    req.client.flush(send_timeout_ms).await.is_ok() && end == End::Closed
+}
+
+async fn copy(req: &Rc<Request>, socket: &mut Socket, timeouts: Timeouts, down: &mut Direction) -> End {
     socket.stream.set_nodelay();
-    let mut up = Direction { pending: BytesMut::with_capacity(BUFFER_BYTES), ended: false };
+    let mut up = Direction::new(BytesMut::with_capacity(BUFFER_BYTES));
     let client = match (req.client.http2_stream(), req.client.socket()) {
         (Some(stream), _) => Side::Stream(stream),
         (None, Some(socket)) => {
@@ -57,28 +85,28 @@ pub(super) async fn run(req: &Rc<Request>, socket: &mut Socket, timeouts: Timeou
             up.pending.extend_from_slice(&std::mem::take(&mut *req.client.input().borrow_mut()));
             Side::Socket(socket)
         }
-        (None, None) => return false,
+        (None, None) => return End::ClientGone,
     };
-    let mut down = Direction { pending: std::mem::take(&mut socket.input), ended: false };
     let watch = Watch::new(req, false);
+    let log = |level: Level, what: &str, error: &io::Error| {
+        req.log(level, format_args!("{what} failed {} while proxying upgraded connection", SysError(error)));
+    };
     loop {
-        match step(req, client, socket, &mut up, &mut down) {
+        match step(req, client, socket, &mut up, down) {
             Ok(true) => {
                 // Others have their turn in between.
                 tokio::task::yield_now().await;
                 continue;
             }
-            Ok(false) if up.is_over() || down.is_over() => return true,
+            Ok(false) if up.is_over() || down.is_over() => return End::Closed,
             Ok(false) => {}
             Err(Failed::Client(error)) => {
-                let error = SysError(&error);
-                req.log(Level::Info, format_args!("recv() failed {error} while proxying upgraded connection"));
-                return false;
+                log(Level::Info, "recv()", &error);
+                return End::ClientGone;
             }
             Err(Failed::Peer(error)) => {
-                let error = SysError(&error);
-                req.log(Level::Error, format_args!("recv() failed {error} while proxying upgraded connection"));
-                return false;
+                log(Level::Error, "recv()", &error);
+                return End::Broken;
             }
         }
         let wait = socket.wait(timeouts.read_ms, &watch, |peer, cx| {
@@ -89,13 +117,10 @@ pub(super) async fn run(req: &Rc<Request>, socket: &mut Socket, timeouts: Timeou
             ready |= !down.pending.is_empty() && client.is_writable(cx);
             if ready { Poll::Ready(Ok(())) } else { Poll::Pending }
         });
-        match wait.await {
-            Ok(Wait::Ready) => {}
-            _ => {
-                let message = "upstream timed out (110: Connection timed out) while proxying upgraded connection";
-                req.log(Level::Error, format_args!("{message}"));
-                return false;
-            }
+        if !matches!(wait.await, Ok(Wait::Ready)) {
+            let message = "upstream timed out (110: Connection timed out) while proxying upgraded connection";
+            req.log(Level::Error, format_args!("{message}"));
+            return End::Broken;
         }
     }
 }
@@ -129,11 +154,19 @@ impl Side<'_> {
 }
 
 impl Direction {
+    fn new(pending: BytesMut) -> Self {
+        Self { pending, ended: false, refused: false }
+    }
     fn wants_input(&self) -> bool {
-        !self.ended && self.pending.len() < BUFFER_BYTES
+        !self.ended && !self.refused && self.pending.len() < BUFFER_BYTES
     }
     fn is_over(&self) -> bool {
-        self.ended && self.pending.is_empty()
+        self.ended && !self.refused && self.pending.is_empty()
+    }
+    /// Drops what the receiver does not take, and what comes after it.
+    fn refuse(&mut self) {
+        self.refused = true;
+        self.pending.clear();
     }
     /// Reads what is there; answers how much came.
     fn read(&mut self, from: Side<'_>) -> io::Result<usize> {
@@ -176,7 +209,13 @@ fn step(
 ) -> Result<bool, Failed> {
     let read_up = up.read(client).map_err(Failed::Client)?;
     let peer = Side::Socket(&socket.stream);
-    let sent_up = up.write(peer).map_err(Failed::Peer)?;
+    // A server that takes nothing more may have said something ahead of that.
+    let sent_up = up.write(peer).unwrap_or_else(|error| {
+        let error = SysError(&error);
+        req.log(Level::Error, format_args!("send() failed {error} while proxying upgraded connection"));
+        up.refuse();
+        0
+    });
     let read_down = down.read(peer).map_err(Failed::Peer)?;
     let sent_down = down.write(client).map_err(Failed::Client)?;
     socket.sent += sent_up as u64;
