@@ -95,8 +95,14 @@ impl Seeds {
             b"ma a N0 J5 D2 MD v\r\nmd a I T5 q\r\nmn\r\nme a\r\nstats items\r\n",
             b"incr a 1\r\ndecr a 2 noreply\r\ntouch a 0\r\ndelete a 0\r\nflush_all 10\r\nverbosity 1\r\nquit\r\n",
         ];
+        let beanstalk: [&[u8]; 3] = [
+            b"use a\r\nput 1 0 60 3\r\na\r\n\r\nput 1 0 60 9999\r\nreserve\r\nreserve-with-timeout 0\r\nreserve-job 1\r\n",
+            b"delete 1\r\nrelease 1 2 3\r\nbury 1 2\r\ntouch 1\r\nwatch b\r\nignore b\r\npeek 1\r\npeek-ready\r\nkick 9\r\nkick-job 1\r\n",
+            b"stats\r\nstats-job 1\r\nstats-tube a\r\nlist-tubes\r\nlist-tube-used\r\nlist-tubes-watched\r\npause-tube a 1\r\nquit\r\n",
+        ];
         for (target, inputs) in [
             ("memcached_requests", &memcached[..]),
+            ("beanstalk_commands", &beanstalk),
             ("proxy_protocol", &proxy),
             ("dns_replies", &dns),
             ("control_frames", &frames),

@@ -1,6 +1,6 @@
 //! Wire protocols of the web: pure functions and state machines over byte slices.
 //!
-//! What lives here: the grammar of HTTP/1 in both directions, of the frames and header blocks of HTTP/2, of FastCGI, memcached, Redis and HandlerSocket, and of server-side includes. What this crate does not know: configuration, sockets,
+//! What lives here: the grammar of HTTP/1 in both directions, of the frames and header blocks of HTTP/2, of FastCGI, memcached, Redis, HandlerSocket and beanstalkd, and of server-side includes. What this crate does not know: configuration, sockets,
 //! time, buffers of its own. A caller hands over bytes and gets positions, values and errors; memory that a connection
 //! can reuse ([`Fields`], [`RequestHead`]) is the caller's.
 //!
@@ -10,7 +10,7 @@
 //! requests), [`uri`], [`args`], [`host`] and [`escape`] (what a target means), [`cookie`], [`basic_auth`] and [`user_agent`], [`chunked`]
 //! and [`body`] (where a body ends), [`conditional`] and [`range`] (what of an answer is wanted), [`status`],
 //! [`response`], [`error_page`] and [`date`] (what is answered), [`response_head`] (what an upstream answered);
-//! [`http2`] and [`hpack`] (frames with all that in them); [`fastcgi`] (records around it); [`memcached`], [`resp`] and [`sized_value`] (stores of values), [`handlersocket`] (rows of tables); [`ssi`] (commands in pages); [`proxy_protocol`] (what a balancer says ahead of all this).
+//! [`http2`] and [`hpack`] (frames with all that in them); [`fastcgi`] (records around it); [`memcached`], [`resp`] and [`sized_value`] (stores of values), [`handlersocket`] (rows of tables), [`beanstalk`] (jobs); [`ssi`] (commands in pages); [`proxy_protocol`] (what a balancer says ahead of all this).
 //!
 //! What must hold for any input stands in `tests/invariants`; the fuzz target `http1` and a test drive it.
 #![forbid(unsafe_code)]
@@ -18,6 +18,7 @@
 pub mod args;
 pub mod bad_request;
 pub mod basic_auth;
+pub mod beanstalk;
 pub mod body;
 pub mod chunked;
 pub mod conditional;
