@@ -62,6 +62,7 @@ pub mod rewrite;
 mod row_format;
 pub mod scgi;
 pub mod secure_link;
+mod services;
 pub mod set_misc;
 pub mod slice;
 pub mod split_clients;

@@ -45,8 +45,10 @@ pub(crate) struct State {
     pub(crate) deadlines: BTreeSet<(u64, u64)>,
     /// What was given to those in line who have not taken it yet, by their tickets.
     pub(crate) granted: HashMap<u64, Vec<Grant>>,
-    last_lease: u64,
+    pub(crate) last_lease: u64,
     last_ticket: u64,
+    /// Leases whose time was over.
+    pub(crate) expired_total: u64,
     /// Queues are looked through when there are so many.
     queues_max: usize,
 }
@@ -57,7 +59,7 @@ pub(crate) struct Queue {
     pub(crate) window: Window,
     pub(crate) line: BTreeMap<u64, Waiter>,
     /// Messages that somebody has.
-    leased: usize,
+    pub(crate) leased: usize,
     /// Those who do not wait longer than for the look into the store that is under way.
     pub(crate) hurried: Vec<Waker>,
     is_paused: bool,
@@ -142,6 +144,25 @@ impl Broker {
         known.map_or_else(Counts::default, |queue| Counts { waiting_consumers: queue.line.len(), leased: queue.leased })
     }
 
+    /// How many messages somebody has, of one queue or of all, and how many of them are more urgent than this priority. Looks at all
+    /// leases.
+    pub fn leased_below(&self, queue: Option<&str>, priority: u32) -> (usize, usize) {
+        let state = self.state();
+        let of_queue = state.leases.values().filter(|held| queue.is_none_or(|queue| *held.queue == *queue));
+        of_queue.fold((0, 0), |(all, urgent), held| (all + 1, urgent + usize::from(held.place.priority < priority)))
+    }
+
+    /// How often the time of a lease was over.
+    pub fn expired_total(&self) -> u64 {
+        self.state().expired_total
+    }
+
+    /// How long somebody still has the message; `None` if nobody has it.
+    pub fn time_left_ms(&self, message: u64) -> Option<u64> {
+        let now = self.now_ms();
+        self.state().leases.get(&message).map(|held| held.deadline_ms.saturating_sub(now))
+    }
+
     /// Whether somebody has the message.
     pub fn is_leased(&self, message: u64) -> bool {
         self.state().leases.contains_key(&message)
@@ -157,6 +178,7 @@ impl Broker {
         {
             over.extend(Settling::begin(self, &mut state, message));
         }
+        state.expired_total += over.len() as u64;
         over
     }
 

@@ -78,6 +78,11 @@ impl Lease {
         self.place.id
     }
 
+    /// Where the message stands in its queue.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
     /// What the consumer names the lease by.
     pub fn receipt(&self) -> Receipt {
         Receipt { message: self.place.id, lease: self.number }
@@ -176,6 +181,24 @@ impl Drop for Settling {
 }
 
 impl Broker {
+    /// Takes a lease of a certain message of a queue, whether it waits or not. `None` if somebody has it.
+    pub fn claim(self: &Arc<Self>, queue: &str, place: Place, lease_ms: u64) -> Option<Lease> {
+        let deadline_ms = self.now_ms().saturating_add(lease_ms);
+        let mut state = self.state();
+        if state.leases.contains_key(&place.id) {
+            return None;
+        }
+        let name = state.name_of(queue);
+        state.last_lease = state.last_lease.wrapping_add(1);
+        let number = state.last_lease;
+        let known = state.queue(&name);
+        known.window.remove(place);
+        known.leased += 1;
+        state.leases.insert(place.id, Held { number, queue: name, place, deadline_ms, is_settling: false });
+        self.limit(&mut state.deadlines, deadline_ms, place.id);
+        Some(Lease::new(self, Grant { place, number }))
+    }
+
     /// Begins to settle the lease of a message of this queue. `None` if it is over, never was, or is being settled.
     pub fn settle(self: &Arc<Self>, queue: &str, receipt: Receipt) -> Option<Settling> {
         let mut state = self.state();

@@ -368,6 +368,25 @@ mod tests {
     }
 
     #[test]
+    fn a_certain_message_is_claimed_unless_somebody_has_it() {
+        let mut world = World::new();
+        let (first, second) = (world.publish(5), world.publish(7));
+        let place = |priority, id| Place { priority, id };
+        let lease = world.broker.claim("q", place(7, second), LEASE_MS).expect("nobody has it");
+        assert!(world.broker.claim("q", place(7, second), LEASE_MS).is_none());
+        assert_eq!(world.broker.time_left_ms(second), Some(LEASE_MS));
+        assert_eq!(world.broker.leased_below(Some("q"), 7), (1, 0));
+        assert_eq!(world.pull().map(|(id, _)| id), Some(first));
+        assert_eq!(world.broker.leased_below(None, 7), (2, 1));
+        assert!(world.broker.claim("q", place(5, first), LEASE_MS).is_none());
+        assert_eq!(world.pull(), None);
+        drop(lease);
+        assert_eq!((world.pull().map(|(id, _)| id), world.broker.time_left_ms(9)), (Some(second), None));
+        world.pass(LEASE_MS);
+        assert_eq!((world.broker.expired(10).len(), world.broker.expired_total()), (2, 2));
+    }
+
+    #[test]
     fn queues_that_nobody_uses_are_forgotten_and_others_stay() {
         let mut world = World::new();
         world.publish(0);

@@ -12,7 +12,7 @@ use tidegate_net::{
 };
 
 /// Runs a talk; a panic in it is logged and closes the connection.
-pub(super) async fn guarded(session: &Session, protocol: &str, talking: impl Future<Output = End>) -> End {
+pub(crate) async fn guarded(session: &Session, protocol: &str, talking: impl Future<Output = End>) -> End {
     let mut talking = pin!(talking);
     std::future::poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| talking.as_mut().poll(cx))) {
         Ok(poll) => poll,
@@ -26,7 +26,7 @@ pub(super) async fn guarded(session: &Session, protocol: &str, talking: impl Fut
 }
 
 /// Writes a line about a connection to the error log.
-pub(super) fn note(session: &Session, protocol: &str, level: Level, message: std::fmt::Arguments<'_>) {
+pub(crate) fn note(session: &Session, protocol: &str, level: Level, message: std::fmt::Arguments<'_>) {
     let log = log::main();
     if log.enabled(level) {
         log.write(level, Some(session.number), format_args!("{protocol}: {message}"), |line| {

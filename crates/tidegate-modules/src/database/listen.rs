@@ -7,13 +7,17 @@ use tidegate_conf::{Diagnostic, ast};
 use tidegate_core::conf::{Build, OpenService, ServiceListen};
 use tidegate_net::listeners::{ListenAddr, ListenSpec};
 
-use super::{Conf, handlersocket, memcached, port};
+use super::{Conf, beanstalk, handlersocket, memcached, port};
 
 type Listen = fn(&mut Conf, &ast::Directive, &mut Build<'_>) -> Result<(), Diagnostic>;
 
 /// The protocols by their names.
-const PROTOCOLS: &[(&str, Listen)] =
-    &[("mysql", port::listen), ("handlersocket", handlersocket::listen), ("memcached", memcached::listen)];
+const PROTOCOLS: &[(&str, Listen)] = &[
+    ("mysql", port::listen),
+    ("handlersocket", handlersocket::listen),
+    ("memcached", memcached::listen),
+    ("beanstalk", beanstalk::listen),
+];
 
 /// `listen`
 pub(super) fn listen(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {

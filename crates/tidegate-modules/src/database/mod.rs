@@ -13,8 +13,9 @@
 //! `user` names the accounts. Who comes over the network needs one; inside of the process a name is optional, but one that
 //! is given must be right ([`check_user`]).
 
+pub(crate) mod beanstalk;
 pub mod control;
-mod guarded;
+pub(crate) mod guarded;
 mod handlersocket;
 mod listen;
 mod memcached;
@@ -87,6 +88,8 @@ pub struct Conf {
     listen_span: Option<Span>,
     /// `listen … memcached`, `memcached_zone`
     memcached: memcached::Conf,
+    /// What is said about `listen … beanstalk`.
+    pub(crate) beanstalk: beanstalk::Settings,
     /// Schemas that embedded upstreams name.
     pub upstreams: Option<Vec<String>>,
     declared: Option<bool>,
@@ -199,8 +202,8 @@ pub static BLOCK: Module<Conf> = Module {
         ),
         Directive::custom("listen", 2, u16::MAX, listen::listen)
             .within(INSIDE)
-            .syntax("address[:port] | port | unix:path mysql | handlersocket [write] | memcached zone=name|table=schema.table [auth] [backlog=number] [reuseport] [so_keepalive=on|off|...]")
-            .doc("Serves clients of this protocol at this address; if no port is given it is 3306 for MySQL and MariaDB, 9998 for HandlerSocket, 9999 for HandlerSocket with write and 11211 for memcached."),
+            .syntax("address[:port] | port | unix:path mysql | handlersocket [write] | memcached zone=name|table=schema.table [auth] | beanstalk [backlog=number] [reuseport] [so_keepalive=on|off|...]")
+            .doc("Serves clients of this protocol at this address; if no port is given it is 3306 for MySQL and MariaDB, 9998 for HandlerSocket, 9999 for HandlerSocket with write, 11211 for memcached and 11300 for beanstalkd."),
         Directive::text("handlersocket_plain_secret", |c: &mut Conf| &mut c.handlersocket.handlersocket_plain_secret)
             .within(INSIDE)
             .doc("What clients of HandlerSocket's ports for reading have to know; required where other hosts can reach one."),
@@ -219,6 +222,14 @@ pub static BLOCK: Module<Conf> = Module {
             .within(INSIDE)
             .default("1m")
             .doc("Largest item that clients of memcached may store, key and 60 bytes of administration included."),
+        Directive::size("beanstalk_job_size_max", |c: &mut Conf| &mut c.beanstalk.job_size_max)
+            .within(INSIDE)
+            .default("65535")
+            .doc("Largest job that clients of beanstalkd may put."),
+        Directive::flag("beanstalk_drain", |c: &mut Conf| &mut c.beanstalk.drain)
+            .within(INSIDE)
+            .default("off")
+            .doc("Clients of beanstalkd may put no more jobs (DRAINING)."),
         Directive::custom("ssl_certificate", 1, 1, |c: &mut Conf, directive, _| port::tls::once(&mut c.ssl_certificate, directive))
             .within(INSIDE)
             .syntax("file | data:text")
@@ -244,6 +255,7 @@ pub static BLOCK: Module<Conf> = Module {
     ],
     inherit: |child, parent, _| {
         memcached::inherit(&mut child.memcached, &parent.memcached);
+        child.beanstalk.inherit(&parent.beanstalk);
         inherit!(child, parent; path, durability, sql_mode, lock_wait_timeout, rollback_on_timeout, statement_memory_max,
             statement_time_max, log_size_max, server_version, packet_size_max, tls, users, schemas, upstreams);
         child.handlersocket.inherit(&parent.handlersocket);

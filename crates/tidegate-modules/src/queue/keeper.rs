@@ -83,7 +83,8 @@ async fn look(store: &Rc<Store>, listening: &mut Option<Listening>) -> Result<Du
     settle_doubts(store).await?;
     let mut sleep = SLEEP_MAX;
     while expire_leases(store).await? {}
-    for part in [wake_delayed(store).await?, drop_expired(store).await?] {
+    let pauses = store.end_pauses().await?.unwrap_or(SLEEP_MAX);
+    for part in [pauses, wake_delayed(store).await?, drop_expired(store).await?] {
         sleep = sleep.min(part);
     }
     // Last: time has passed meanwhile.

@@ -3,7 +3,7 @@
 //! Messages are rows of the schema `tidegate_queue` ([`tables`]); who has which is known to [`tidegate_queue::Broker`], once for
 //! all workers. [`store`] brings both together: [`publish`] and [`settle`] change rows and tell the broker, [`keeper`] looks after
 //! time. [`api`] is HTTP, [`pull`] what waits for messages there, [`admin`] what looks at whole queues. [`outbox`] takes messages that SQL has published with an application's own rows.
-//! [`scripts`] is the queue without HTTP.
+//! [`scripts`] is the queue without HTTP, [`beanstalk`] another protocol.
 //!
 //! A message that was given to a consumer is not changed by that: it belongs to the consumer until a time limit in memory. So a
 //! pull writes nothing, and after a crash all messages wait again that were not acknowledged.
@@ -11,6 +11,7 @@
 mod admin;
 mod answer;
 mod api;
+pub(crate) mod beanstalk;
 mod gather;
 mod keeper;
 mod message;

@@ -122,7 +122,7 @@ impl Store {
             known.by_queue.clear();
         }
         known.by_queue.insert(queue.to_owned(), settings);
-        if settings.is_paused {
+        if settings.is_paused || self.home.pauses.has(queue) {
             self.broker().pause(queue);
         } else {
             self.broker().resume(queue);

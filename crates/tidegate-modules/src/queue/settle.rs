@@ -111,10 +111,6 @@ impl Store {
             .collect();
         self.carry_out(open, &requests).await?;
         for (settling, (_, failure)) in settling.into_iter().zip(&failures) {
-            if failure.expires.get() {
-                // The keeper leaves messages alone that somebody has.
-                self.home.due_changed.notify_one();
-            }
             match failure.decided.get() {
                 Failed::Waits => settling.back(),
                 Failed::Later => {
@@ -122,6 +118,10 @@ impl Store {
                     self.home.due_changed.notify_one();
                 }
                 Failed::Gone | Failed::Dead => settling.gone(),
+            }
+            if failure.expires.get() {
+                // Behind the end of the lease: the keeper leaves messages alone that somebody has.
+                self.home.due_changed.notify_one();
             }
         }
         Ok(())

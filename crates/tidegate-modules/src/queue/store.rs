@@ -19,6 +19,7 @@ use tidegate_sql::{
 use tokio::sync::Notify;
 
 use super::{
+    beanstalk::pauses::Pauses,
     gather::{Gather, bytes, number},
     keeper,
     message::Message,
@@ -54,6 +55,8 @@ pub(super) struct Home {
     outboxes: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     /// Queues of which nobody knows whether a commit that was broken off has come about. The keeper finds out.
     doubtful: Mutex<BTreeSet<String>>,
+    /// Queues that are paused for a time.
+    pub(super) pauses: Pauses,
 }
 
 static HOMES: Mutex<Vec<(PathBuf, Arc<Home>)>> = Mutex::new(Vec::new());
@@ -79,6 +82,7 @@ impl Home {
             settings: Mutex::default(),
             outboxes: Mutex::default(),
             doubtful: Mutex::default(),
+            pauses: Pauses::default(),
         });
         homes.push((path.clone(), home.clone()));
         Ok(home)

@@ -6,6 +6,8 @@ use tidegate_sql::{
     table::{OpenTable, Opening, Strictness},
 };
 
+use super::beanstalk::tables::JobTables;
+
 /// The schema with all messages.
 pub(super) const SCHEMA: &str = "tidegate_queue";
 /// The table with settings of queues.
@@ -35,6 +37,10 @@ CREATE TABLE IF NOT EXISTS tidegate_queue.messages (
   attempts INT UNSIGNED NOT NULL DEFAULT 0,
   reason VARCHAR(1000) NULL,
   unique_key VARBINARY(200) NULL,
+  lease_ms BIGINT UNSIGNED NULL,
+  releases INT UNSIGNED NOT NULL DEFAULT 0,
+  burials INT UNSIGNED NOT NULL DEFAULT 0,
+  kicks INT UNSIGNED NOT NULL DEFAULT 0,
   headers LONGTEXT NULL,
   body LONGBLOB NOT NULL,
   KEY next (queue, state, priority, id),
@@ -72,6 +78,8 @@ pub(super) struct Tables {
     pub(super) queues: OpenTable,
     /// Rows of outboxes that have become messages and are to be deleted: schema_name, carried.
     pub(super) outboxes: OpenTable,
+    /// The same messages, as jobs.
+    pub(super) jobs: JobTables,
 }
 
 impl Tables {
@@ -98,6 +106,7 @@ impl Tables {
             by_unique_key: open("messages", "unique_key", &["id"], &[])?,
             queues: open(SETTINGS, "PRIMARY", &["name", "attempts_max", "is_paused"], &[])?,
             outboxes: open("outboxes", "PRIMARY", &["schema_name", "carried"], &[])?,
+            jobs: JobTables::open(session)?,
         })
     }
 }
