@@ -10,6 +10,7 @@ mod cpu;
 mod crowd;
 mod database;
 mod definition;
+pub(crate) mod jobs;
 mod line_load;
 pub(crate) mod lines;
 mod load;

@@ -43,6 +43,8 @@ enum Command {
     Bench(bench::Options),
     /// Load for servers that speak in lines, HandlerSocket or memcached: rate, CPU time, memory of idle connections
     Lines(bench::lines::Options),
+    /// Load for servers that speak beanstalkd's protocol: jobs put, reserved and deleted
+    Jobs(bench::jobs::Options),
     /// The server for production, compiled with a profile of its own benchmarks: target/profiled/tidegate
     Release,
     /// Public Test::Nginx suites against our binary
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Command::Test(options) => test::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Lines(options) => bench::lines::run(&options),
+        Command::Jobs(options) => bench::jobs::run(&options),
         Command::Release => release::run(),
         Command::Conformance(options) => conformance::run(&options),
         Command::Crash(options) => crash::run(&options),

@@ -204,7 +204,7 @@ fn process(out: &mut String, counters: &Counters, settings: Settings) {
     use nix::sys::{resource, utsname};
     static ID: OnceLock<String> = OnceLock::new();
     line(out, "pid", std::process::id());
-    line(out, "version", concat!("\"1.12-tidegate-", env!("CARGO_PKG_VERSION"), '"'));
+    line(out, "version", concat!("\"1.12.0+tidegate-", env!("CARGO_PKG_VERSION"), '"'));
     let usage = resource::getrusage(resource::UsageWho::RUSAGE_SELF).ok();
     for (name, time) in [
         ("rusage-utime", usage.as_ref().map(resource::Usage::user_time)),
