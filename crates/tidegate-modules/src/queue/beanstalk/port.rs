@@ -1,4 +1,7 @@
 //! The connection of a client: commands are carried out one after the other, puts and deletions that have come together together.
+//!
+//! A client that waits costs little: its buffers are given back, and what speaks to the store is boxed, so that the future of the
+//! connection has no room for it.
 
 use std::{
     cell::{Cell, OnceCell},
@@ -494,11 +497,11 @@ impl Line<'_> {
                         body: &self.input[put.body],
                     })
                     .collect();
-                desk.put(&jobs).await;
+                Box::pin(desk.put(&jobs)).await;
             }
             Together::Deletes(ids) => {
                 let before = desk.output.len();
-                if let Err(error) = desk.delete(&ids).await {
+                if let Err(error) = Box::pin(desk.delete(&ids)).await {
                     complain(&error);
                     self.output.truncate(before);
                     ids.iter().for_each(|_| self.output.extend_from_slice(answer::INTERNAL_ERROR));
@@ -553,9 +556,9 @@ impl Line<'_> {
         count: usize,
         timeout_s: Option<u32>,
     ) -> Result<Result<usize, Over>, StoreError> {
-        let mut reserving = Reserving::begin(store, client, count, timeout_s).await?;
+        let mut reserving = Box::pin(Reserving::begin(store, client, count, timeout_s)).await?;
         loop {
-            let given = reserving.take(client, self.shared.ttr_default_ms(), &mut self.output).await?;
+            let given = Box::pin(reserving.take(client, self.shared.ttr_default_ms(), &mut self.output)).await?;
             if given > 0 {
                 return Ok(Ok(given));
             }
@@ -584,7 +587,7 @@ async fn carry_out(shared: &Shared, client: &mut Client, command: &Command<'_>, 
         return;
     };
     let before = output.len();
-    if let Err(error) = desk(shared, &store, client, output).carry_out(command).await {
+    if let Err(error) = Box::pin(desk(shared, &store, client, output).carry_out(command)).await {
         complain(&error);
         output.truncate(before);
         output.extend_from_slice(answer::INTERNAL_ERROR);

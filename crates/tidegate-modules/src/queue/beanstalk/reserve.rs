@@ -146,7 +146,7 @@ impl<'a> Reserving<'a> {
             tokio::select! {
                 biased;
                 (at, turn) = poll_fn(|cx| self.lines.poll_turn(cx)) => match turn {
-                    Turn::Scan(scan) => self.store.scan(&self.lines.0[at].0.name, scan).await?,
+                    Turn::Scan(scan) => Box::pin(self.store.scan(&self.lines.0[at].0.name, scan)).await?,
                     Turn::Messages(leases) => {
                         self.came = Some((at, leases));
                         return Ok(None);
