@@ -15,7 +15,7 @@ struct Command {
     run: fn(&[OsString]) -> i32,
 }
 
-const COMMANDS: [Command; 5] = [
+const COMMANDS: [Command; 6] = [
     Command {
         name: "demo",
         arguments: "[DIRECTORY]",
@@ -50,6 +50,13 @@ const COMMANDS: [Command; 5] = [
         doc: "work on the embedded database; sql --help tells more",
         help: "",
         run: crate::sql::run,
+    },
+    Command {
+        name: "queue",
+        arguments: "list | peek QUEUE | dead QUEUE",
+        doc: "look at the queues of the embedded database; queue --help tells more",
+        help: "",
+        run: crate::queue::run,
     },
 ];
 

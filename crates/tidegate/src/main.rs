@@ -4,7 +4,7 @@
 //! running processes; [`supervisor`], which keeps a server process alive; [`server_process`], that process; [`channel`], what
 //! the two say to each other; [`engine`], the only place that knows the crates below; then the smaller parts:
 //! [`signals`], [`stdio`], [`pid_file`], [`privileges`], [`upgrade`], [`configure`], [`commands`], [`lua`],
-//! [`exports`], [`allocator`]; [`sql`], the sub-command.
+//! [`exports`], [`allocator`]; [`sql`] and [`mod@queue`], sub-commands.
 //!
 //! ```text
 //! tidegate -c x ──fork──► supervisor ──fork──► server process
@@ -26,6 +26,7 @@ mod lua;
 mod panic_log;
 mod pid_file;
 mod privileges;
+mod queue;
 mod reference;
 mod server_process;
 mod signals;

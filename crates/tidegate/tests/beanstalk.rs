@@ -287,6 +287,18 @@ fn jobs_are_messages_and_messages_are_jobs() {
     assert_eq!(client.statistic("stats-job 2", "reserves"), "2");
     client.check("release 2 3 0", "BURIED");
     client.check("peek-buried", "FOUND 2 7\r\nmessage");
+    client.check("put 5 0 60 4\r\nnext", "INSERTED 3");
+    // The command line sees them while the server runs.
+    let seen = |arguments: &[&str]| {
+        let data = server.site.dir.join("data");
+        let output = output(binary().arg("queue").args(arguments).arg("--data").arg(data));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    assert_eq!(seen(&["list"]), "queue\twaiting\tdelayed\tdead\nwork\t1\t0\t1\n");
+    assert_eq!(seen(&["peek", "work"]), "id\tpriority\tattempts\tbody\n3\t5\t0\tnext\n");
+    assert!(seen(&["dead", "work", "--max", "1"]).ends_with("\tmessage\n"));
+    assert!(!seen(&["peek", "w'or\\k"]).contains("next"));
     // Clients with jobs keep a worker.
     drop(client);
     server.finish();

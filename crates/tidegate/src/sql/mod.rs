@@ -120,7 +120,19 @@ pub(crate) fn run(arguments: &[OsString]) -> i32 {
             return i32::from(!matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion));
         }
     };
-    match work(&options) {
+    status(work(&options))
+}
+
+/// Runs a statement on the database of a data directory, or of the one that is found, and prints its rows; the answer is the exit
+/// status.
+pub(crate) fn print(data: Option<PathBuf>, statement: &str) -> i32 {
+    let words = ["tidegate sql".into(), "-e".into(), OsString::from(statement)];
+    let options = Options::try_parse_from(words).map_err(|error| Failure::Other(error.to_string()));
+    status(options.and_then(|options| work(&Options { data, ..options })))
+}
+
+fn status(done: Result<bool, Failure>) -> i32 {
+    match done {
         Ok(true) => 0,
         Ok(false) => 1,
         // Whoever reads our output has read enough.
