@@ -38,6 +38,8 @@ macro_rules! errors {
 errors! {
     /// No right to anything in a schema, or not to that.
     schema_denied(user, host, schema) = 1044 b"42000" "Access denied for user '{user}'@'{host}' to database '{schema}'";
+    /// A role given or taken by who does not administer it.
+    not_admin_of_role(user, host) = 1698 b"28000" "Access denied for user '{user}'@'{host}'";
     /// No right to do that everywhere.
     access_denied(user, host) = 1045 b"28000" "Access denied for user '{user}'@'{host}' (using password: YES)";
     /// No right to do that with a table.

@@ -10,6 +10,7 @@ use sqlparser::{
 };
 
 use crate::{
+    ddl::temporary,
     dialect::{MySql, expect_word, identifier, is_reserved, is_word, take_word, unexpected},
     errors,
     lexer::{self, LexMode, Literals, Tokens},
@@ -60,6 +61,9 @@ fn parse_here(
     literals: Literals,
 ) -> std::result::Result<(Statement, Vec<TokenWithSpan>), ServerError> {
     let Tokens { tokens, rows } = lexer::tokens(sql, from, mode, literals).map_err(|error| near(sql, error.at))?;
+    if let Some(name) = tokens.iter().find_map(hidden_name) {
+        return Err(errors::wrong_table_name(name));
+    }
     let mut tokens = plain_clauses(tokens);
     let seconds = wait::take(&mut tokens);
     if tokens.iter().filter(|token| is_operator(token)).count() > OPERATORS_MAX {
@@ -88,6 +92,14 @@ fn parse_here(
         statement = Statement::Waits { seconds, statement: Box::new(statement) };
     }
     Ok((statement, tokens))
+}
+
+/// The name of somebody's temporary table: nothing that is known of a session, and what may be done with it is not asked.
+fn hidden_name(token: &TokenWithSpan) -> Option<&str> {
+    match &token.token {
+        Token::Word(word) if temporary::is_hidden(&word.value) => Some(&word.value),
+        _ => None,
+    }
 }
 
 /// The statement that all the tokens make.

@@ -16,6 +16,7 @@ mod transactions;
 use tidegate_rows::{Column, ColumnType, QueryError, Sink, Summary, Value};
 
 use crate::{
+    ddl::temporary,
     errors,
     exec::params::Text,
     parse::{Pattern, Show, ShowWhat, TableName},
@@ -94,11 +95,11 @@ pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &
             let schema = schema_name(core, table.schema.as_deref())?;
             require_table(core, &schema, &table.name)?;
             (format!(
-                "SELECT table_name AS `Table`, non_unique AS `Non_unique`, index_name AS `Key_name`, seq_in_index AS `Seq_in_index`, \
+                "SELECT {} AS `Table`, non_unique AS `Non_unique`, index_name AS `Key_name`, seq_in_index AS `Seq_in_index`, \
                  column_name AS `Column_name`, collation AS `Collation`, cardinality AS `Cardinality`, sub_part AS `Sub_part`, \
                  packed AS `Packed`, nullable AS `Null`, index_type AS `Index_type`, comment AS `Comment`, \
                  index_comment AS `Index_comment`, ignored AS `Ignored` FROM information_schema.statistics \
-                 WHERE {}", of_table(&schema, &table.name)), "")
+                 WHERE {}", mysql_string(temporary::shown(&table.name)), of_table(&schema, &table.name)), "")
         }
         ShowWhat::CreateTable(table) | ShowWhat::CreateView(table) => {
             let schema = schema_name(core, table.schema.as_deref())?;

@@ -265,7 +265,7 @@ async fn roles_give_what_they_have_while_they_are_enabled() {
     expect!(&mut bob, "SELECT a FROM shop.t" => 1142, "SET ROLE nope" => 1959, "SET ROLE reader" => 0, "SELECT a FROM shop.t" => 0,
         "INSERT INTO shop.u VALUES (1)" => 1142, "SET ROLE writer" => 0, "INSERT INTO shop.u VALUES (1)" => 0,
         "SELECT a FROM shop.t" => 0, "SET ROLE NONE" => 0, "SELECT a FROM shop.t" => 1142, "SET DEFAULT ROLE writer" => 0,
-        "GRANT reader TO app" => 1045, "SHOW GRANTS FOR reader" => 0);
+        "GRANT reader TO app" => 1698, "SHOW GRANTS FOR reader" => 0);
     let mut again = fixture.session("bob");
     expect!(&mut again, "SELECT a FROM shop.t" => 0);
     all(&mut app, &["REVOKE writer FROM bob"]).await;
@@ -319,4 +319,70 @@ async fn the_closest_host_counts() {
     ] {
         assert_eq!(fixture.engine.login("a", origin).unwrap().host, host);
     }
+}
+
+#[tokio::test]
+async fn the_hidden_names_of_temporary_tables_are_no_names() {
+    let fixture = Fixture::new("hidden-names");
+    let mut app = fixture.session("app");
+    all(&mut app, SHOP).await;
+    all(&mut app, &["GRANT CREATE TEMPORARY TABLES ON shop.* TO bob"]).await;
+    let mut bob = fixture.session("bob");
+    all(&mut bob, &["USE shop", "CREATE TEMPORARY TABLE own (a INT PRIMARY KEY)"]).await;
+    let shown = run(&mut bob, "SHOW INDEX FROM own").await.unwrap();
+    assert!(shown.contains(r#""Table":"own""#) && !shown.contains("#tmp"), "{shown}");
+    expect!(&mut bob,
+        "CREATE TABLE `#tmp.x.1.n` (a INT)" => 1103, "CREATE VIEW `#tmp.x.1.n` AS SELECT 1" => 1103,
+        "SELECT * FROM `#tmp.x.1.n`" => 1103, "SELECT * FROM shop . `#tmp.x.1.n`" => 1103,
+        "INSERT INTO `#tmp.x.1.n` VALUES (1)" => 1103, "DROP TABLE `#tmp.x.1.n`" => 1103,
+        "SHOW CREATE TABLE `#tmp.x.1.n`" => 1103, "DESCRIBE `#tmp.x.1.n`" => 1103,
+        "SET sql_mode = 'ANSI_QUOTES'" => 0, "CREATE TABLE \"#tmp.x.1.n\" (a INT)" => 1103,
+        "PREPARE s FROM 'TRUNCATE `#tmp.x.1.n`'" => 1103,
+    );
+    assert_eq!(bob.shape_of("shop", "#tmp.x.1.n").unwrap_err().code, 1146);
+}
+
+#[tokio::test]
+async fn a_temporary_table_lends_its_name_to_nothing_else() {
+    let fixture = Fixture::new("lent-names");
+    let mut app = fixture.session("app");
+    all(&mut app, SHOP).await;
+    all(&mut app, &["GRANT CREATE TEMPORARY TABLES ON shop.* TO bob"]).await;
+    let mut bob = fixture.session("bob");
+    all(&mut bob, &["USE shop"]).await;
+    for name in ["t", "v", "n"] {
+        all(&mut bob, &[&format!("CREATE TEMPORARY TABLE {name} (a INT)")]).await;
+    }
+    expect!(&mut bob,
+        "CREATE TABLE n (a INT)" => 1142, "CREATE VIEW n AS SELECT 1" => 1142,
+        "CREATE OR REPLACE VIEW v AS SELECT 1" => 1142, "DROP VIEW v" => 1142, "SHOW CREATE VIEW v" => 1142,
+        "DROP TABLE t, t" => 1142, "DROP TABLE t, shop.t" => 1142, "SHOW CREATE TABLE t" => 0, "TRUNCATE t" => 0,
+        "ALTER TABLE t ADD x INT" => 0, "DROP TABLE t" => 0, "DROP TABLE t" => 1142,
+    );
+    expect!(&mut app, "SELECT a, b, c FROM t" => 0, "SELECT * FROM v" => 0);
+}
+
+#[tokio::test]
+async fn a_new_table_is_filled_from_that_of_the_schema() {
+    let fixture = Fixture::new("filled");
+    let mut app = fixture.session("app");
+    all(&mut app, SHOP).await;
+    all(&mut app, &["CREATE TEMPORARY TABLE t AS SELECT a, b FROM t"]).await;
+    assert_eq!(run(&mut app, "SELECT * FROM t").await.unwrap(), r#"[[{"a":1,"b":2}]]"#);
+    expect!(&mut app,
+        "CREATE TEMPORARY TABLE x (a INT PRIMARY KEY) SELECT 1 AS a UNION ALL SELECT 1" => 1062,
+        "SELECT * FROM x" => 1146, "SELECT * FROM `#new`" => 1146, "CREATE TEMPORARY TABLE x (a INT)" => 0,
+    );
+}
+
+#[tokio::test]
+async fn roles_are_given_by_those_who_administer_them() {
+    let fixture = Fixture::new("role-admins");
+    let mut app = fixture.session("app");
+    all(&mut app, SHOP).await;
+    all(&mut app, &["CREATE ROLE r", "CREATE USER eve", "GRANT ALL ON *.* TO bob"]).await;
+    let mut bob = fixture.session("bob");
+    expect!(&mut bob, "GRANT r TO eve" => 1698, "GRANT r TO bob" => 1698, "REVOKE r FROM eve" => 1698);
+    all(&mut app, &["GRANT r TO bob WITH ADMIN OPTION"]).await;
+    expect!(&mut bob, "GRANT r TO eve" => 0, "REVOKE r FROM eve" => 0);
 }

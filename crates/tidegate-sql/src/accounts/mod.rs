@@ -99,6 +99,11 @@ impl State {
         self.fixed.get(name).or_else(|| self.accounts.get(name))
     }
 
+    /// Whether an account is the process's or the configuration's: every role is theirs to give.
+    pub(crate) fn is_fixed(&self, name: &Name) -> bool {
+        self.fixed.contains_key(name)
+    }
+
     /// The role of a name.
     pub(crate) fn role(&self, role: &str) -> Option<&Account> {
         self.accounts.get(&Name::new(role, "")).filter(|account| account.is_role)

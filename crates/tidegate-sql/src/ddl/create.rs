@@ -52,17 +52,38 @@ pub(super) fn create_table(
         }
         made => made?,
     };
+    if let Some(select) = &query {
+        fill(core, &schema, &create.name.name, select, (more, sink))?;
+    }
     if create.temporary {
         core.env.set_temporary(&schema.name, &written.name, Some(create.name.name.clone()));
     }
-    let Some(select) = query else { return Ok(Some(0)) };
-    let quoted = |name: &str| name.replace('`', "``");
-    let sql = format!("INSERT INTO `{}`.`{}` {select}", quoted(&schema.name), quoted(&create.name.name));
-    if let Err(error) = core.run_own(&sql, more, sink) {
-        super::drop_some_tables(core, vec![written], true, false)?;
-        return Err(error);
+    Ok(if query.is_some() { None } else { Some(0) })
+}
+
+/// Gives a new table its rows, or drops it again.
+///
+/// The table has a name of its own meanwhile: the query may read another one that the session has under the name.
+fn fill(
+    core: &mut Core,
+    schema: &Schema,
+    table: &str,
+    select: &str,
+    to: (bool, &mut dyn Sink),
+) -> Result<(), QueryError> {
+    const NEW: &str = "#new";
+    let sql = format!("INSERT INTO `{}`.`{NEW}` {select}", schema.name.replace('`', "``"));
+    core.env.set_temporary(&schema.name, NEW, Some(table.to_owned()));
+    let filled = core.run_own(&sql, to.0, to.1);
+    if filled.is_err() {
+        let named = |name: &str| TableName { schema: Some(schema.name.clone()), name: name.to_owned() };
+        match super::temporary::is_hidden(table) {
+            true => super::drop_some_tables(core, vec![named(NEW)], true, true)?,
+            false => super::drop_tables(core, &[named(table)], true, false)?,
+        };
     }
-    Ok(None)
+    core.env.set_temporary(&schema.name, NEW, None);
+    filled
 }
 
 /// Makes the table without rows; answers the query that they come from.

@@ -85,8 +85,8 @@ fn permit(core: &Core, access: &Access, statement: &AccountStatement) -> Res<()>
             let state = core.env.accounts.now();
             let account = state.find(&access.name);
             let administers = |role: &String| account.is_some_and(|account| account.roles.get(role) == Some(&true));
-            match roles.iter().find(|role| !access.is_unlimited() && !administers(role)) {
-                Some(_) => Err(errors::access_denied(&access.name.user, &access.name.host)),
+            match roles.iter().find(|role| !state.is_fixed(&access.name) && !administers(role)) {
+                Some(_) => Err(errors::not_admin_of_role(&access.name.user, &access.name.host)),
                 None => Ok(()),
             }
         }

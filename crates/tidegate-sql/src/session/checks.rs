@@ -110,21 +110,24 @@ impl Check<'_> {
             Statement::DropDatabase { name, .. } => self.access.want_in_schema(name, Privileges::DROP),
             Statement::CreateTable(create) => self.create_table(create),
             Statement::DropTable { tables, temporary, .. } => {
-                let others = tables.iter().filter(|table| !*temporary && !self.is_temporary(table));
-                others.into_iter().try_for_each(|table| self.on_table(table, Privileges::DROP))
+                // A name that comes again means the table of the schema: the temporary one has gone by then.
+                let others = tables.iter().enumerate().filter(|(at, table)| {
+                    !*temporary && (!self.is_temporary(table) || self.comes_again(&tables[..*at], table))
+                });
+                others.into_iter().try_for_each(|(_, table)| self.on_schemas_table(table, Privileges::DROP))
             }
             Statement::Truncate(table) => self.on_table(table, Privileges::DROP),
             Statement::AlterTable { table, items } => self.alter(table, items),
             Statement::RenameTable(pairs) => pairs.iter().try_for_each(|(from, to)| {
                 self.on_table(from, Privileges::ALTER.and(Privileges::DROP))?;
-                self.on_table(to, Privileges::CREATE.and(Privileges::INSERT))
+                self.on_schemas_table(to, Privileges::CREATE.and(Privileges::INSERT))
             }),
             Statement::CreateView { name, or_replace, .. } => {
                 let drop = if *or_replace { Privileges::DROP } else { Privileges::NONE };
-                self.on_table(name, Privileges::CREATE_VIEW.and(drop))
+                self.on_schemas_table(name, Privileges::CREATE_VIEW.and(drop))
             }
             Statement::DropView { views, .. } => {
-                views.iter().try_for_each(|view| self.on_table(view, Privileges::DROP))
+                views.iter().try_for_each(|view| self.on_schemas_table(view, Privileges::DROP))
             }
             Statement::DropProgram { kind, name, .. } => self.in_schema(
                 name,
@@ -155,10 +158,18 @@ impl Check<'_> {
     }
 
     fn on_table(&self, name: &TableName, all: Privileges) -> Res<()> {
-        if self.is_temporary(name) {
-            return Ok(());
-        }
+        if self.is_temporary(name) { Ok(()) } else { self.on_schemas_table(name, all) }
+    }
+
+    /// As [`on_table`](Self::on_table) for statements that mean a table of the schema, whatever temporary one has its name.
+    fn on_schemas_table(&self, name: &TableName, all: Privileges) -> Res<()> {
         self.access.want_on_table(&self.schema_of(name)?, &name.name, all)
+    }
+
+    /// Whether a name is among those before it.
+    fn comes_again(&self, before: &[TableName], name: &TableName) -> bool {
+        let schema = self.schema_of(name).ok();
+        before.iter().any(|other| other.name == name.name && self.schema_of(other).ok() == schema)
     }
 
     /// Wants any privilege on a table or one of its columns; `command` is what errors say otherwise.
@@ -189,6 +200,7 @@ impl Check<'_> {
             }
             ShowWhat::CreateDatabase(schema) => self.access.want_schema(schema),
             ShowWhat::Columns { table, .. } | ShowWhat::Index(table) => self.seen(table, "SELECT"),
+            ShowWhat::CreateTable(table) if self.is_temporary(table) => Ok(()),
             ShowWhat::CreateTable(table) | ShowWhat::CreateView(table) => self.show_create(table),
             ShowWhat::EngineStatus => self.access.want_global(Privileges::PROCESS),
             // Of these there is nothing to see but what everybody may know, or what `information_schema` lets through.
@@ -214,7 +226,7 @@ impl Check<'_> {
     /// The definition of a table is for those who have a privilege on all of it, that of a view for those of SHOW VIEW.
     fn show_create(&self, name: &TableName) -> Res<()> {
         let schema = self.schema_of(name)?;
-        if self.is_temporary(name) || is_virtual(&schema) {
+        if is_virtual(&schema) {
             return Ok(());
         }
         let held = self.access.on_table(&schema, &name.name);
@@ -246,7 +258,7 @@ impl Check<'_> {
             self.in_schema(&create.name, Privileges::CREATE_TEMPORARY_TABLES)?;
         } else {
             let filled = if create.query.is_some() { Privileges::INSERT } else { Privileges::NONE };
-            self.on_table(&create.name, Privileges::CREATE.and(filled))?;
+            self.on_schemas_table(&create.name, Privileges::CREATE.and(filled))?;
         }
         if let Some(like) = &create.like {
             let schema = self.schema_of(like)?;
@@ -282,7 +294,7 @@ impl Check<'_> {
             AlterItem::RenameTable(to) => {
                 held(Privileges::DROP)?;
                 let to = TableName { schema: to.schema.clone().or(table.schema.clone()), name: to.name.clone() };
-                self.on_table(&to, Privileges::CREATE.and(Privileges::INSERT))
+                self.on_schemas_table(&to, Privileges::CREATE.and(Privileges::INSERT))
             }
             _ => Ok(()),
         })

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     catalog::{Column, Index, Table, same_name},
+    ddl::temporary::is_hidden,
     engine::Schema,
     errors,
     exec::{Out, Plan, PlanKind, SelectPlan, target_table::TargetTable, walk::Walk},
@@ -75,7 +76,7 @@ impl OpenTable {
         // The version is read before the catalogue is: a change in between makes this outdated, never wrong.
         let version = schema.version();
         let catalog = schema.catalog()?;
-        let table = catalog.table(&self.table).filter(|table| !table.is_view());
+        let table = catalog.table(&self.table).filter(|table| !table.is_view() && !is_hidden(&table.name));
         let table = table.ok_or_else(|| errors::no_such_table(&schema.name, &self.table))?;
         let index = table.indexes.iter().find(|index| same_name(&index.name, &self.index));
         let index = index.ok_or_else(|| errors::unknown_key(&self.index, &self.table))?.clone();

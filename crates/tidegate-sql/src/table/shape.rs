@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_rows::{Column, ServerError};
 
 use super::plans::described;
-use crate::{engine::Schema, errors, parse::KeyKind, session::Session};
+use crate::{ddl::temporary::is_hidden, engine::Schema, errors, parse::KeyKind, session::Session};
 
 /// What a table consists of.
 #[derive(Debug, Clone)]
@@ -37,7 +37,7 @@ impl Session {
     pub fn shape_of(&mut self, schema: &str, table: &str) -> Result<TableShape, ServerError> {
         let schema = self.schema_of(schema)?;
         let catalog = schema.catalog()?;
-        let found = catalog.table(table).filter(|table| !table.is_view());
+        let found = catalog.table(table).filter(|table| !table.is_view() && !is_hidden(&table.name));
         let found = found.ok_or_else(|| errors::no_such_table(&schema.name, table))?;
         let mut indexes: Vec<IndexShape> = found
             .indexes
