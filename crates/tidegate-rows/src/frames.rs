@@ -41,10 +41,14 @@ pub mod tag {
     pub const RESTORE: u8 = b'R';
     /// The running statement is to end.
     pub const CANCEL: u8 = b'C';
+    /// What is to be done with a queue, in JSON.
+    pub const QUEUE: u8 = b'M';
     /// The server's first word.
     pub const HELLO: u8 = b'h';
     /// Columns.
     pub const COLUMNS: u8 = b'c';
+    /// A message of a queue, in JSON.
+    pub const MESSAGE: u8 = b'm';
     /// A row.
     pub const ROW: u8 = b'r';
     /// The end of a result.

@@ -53,8 +53,8 @@ const COMMANDS: [Command; 6] = [
     },
     Command {
         name: "queue",
-        arguments: "list | peek QUEUE | dead QUEUE",
-        doc: "look at the queues of the embedded database; queue --help tells more",
+        arguments: "list | peek | dead | publish | drain | resend | delete",
+        doc: "work with the queues of the embedded database; queue --help tells more",
         help: "",
         run: crate::queue::run,
     },

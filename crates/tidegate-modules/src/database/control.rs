@@ -14,7 +14,9 @@ use std::{
         },
     },
     path::{Path, PathBuf},
+    pin::Pin,
     rc::Rc,
+    sync::OnceLock,
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -40,6 +42,35 @@ use tokio::{
 
 /// Name of the socket in the data directory.
 pub const SOCKET: &str = "tidegate.sock";
+
+/// The answer to a request about queues.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    /// Messages, in JSON.
+    pub(crate) messages: Vec<Vec<u8>>,
+    /// How many it was done to.
+    pub(crate) count: u64,
+}
+
+/// An answer that is on its way; a sentence if there is none.
+pub(crate) type Answering<'a> = Pin<Box<dyn Future<Output = Result<Answer, String>> + 'a>>;
+
+/// What a client of the socket has of the queues. Dropping it gives back what the client has pulled.
+pub(crate) trait Desk {
+    /// Does what a request in JSON asks for.
+    fn answer<'a>(&'a mut self, request: &'a [u8]) -> Answering<'a>;
+}
+
+/// Opens the queues of an open directory for a client.
+pub(crate) type OpenDesk = fn(&Engine, &Path) -> Box<dyn Desk>;
+
+/// Queues know databases, not the other way round.
+static DESKS: OnceLock<OpenDesk> = OnceLock::new();
+
+/// Requests about queues are answered by these from now on.
+pub(crate) fn answer_queues_by(open: OpenDesk) {
+    DESKS.get_or_init(|| open);
+}
 
 /// Bytes on their way to a client before the statement waits.
 const BACKLOG_BYTES: usize = 256 << 10;
@@ -114,12 +145,13 @@ pub fn serve(engine: Engine, directory: &Path) -> io::Result<()> {
     let bound = Bound::bind(directory)?;
     let directory = directory.to_owned();
     spawn("sql-control", move || async move {
+        let served: Rc<Path> = directory.as_path().into();
         let mut next = Some(bound);
         while let Some(Bound { listener, file }) = next.take() {
             let accepted = accept_all(listener.into(), |client, _| {
                 // A client that the event loop cannot watch is closed.
                 if let Ok(stream) = UnixStream::from_std(client.into()) {
-                    tokio::task::spawn_local(converse(engine.clone(), stream));
+                    tokio::task::spawn_local(converse(engine.clone(), served.clone(), stream));
                 }
             });
             tokio::select! {
@@ -146,11 +178,16 @@ async fn replaced(engine: &Engine, directory: &Path, file: (u64, u64)) -> Bound 
 ///
 /// # Errors
 /// The system's, when it has no thread to give.
-pub fn serve_one(engine: Engine, stream: std::os::unix::net::UnixStream) -> io::Result<std::thread::JoinHandle<()>> {
+pub fn serve_one(
+    engine: Engine,
+    directory: &Path,
+    stream: std::os::unix::net::UnixStream,
+) -> io::Result<std::thread::JoinHandle<()>> {
     stream.set_nonblocking(true)?;
+    let directory = directory.to_owned();
     spawn_joinable("sql-control", move || async move {
         if let Ok(stream) = UnixStream::from_std(stream) {
-            converse(engine, stream).await;
+            converse(engine, directory.as_path().into(), stream).await;
         }
     })
 }
@@ -168,7 +205,7 @@ fn spawn_joinable<F: Future<Output = ()>>(
 }
 
 /// Talks with a client until it leaves.
-async fn converse(engine: Engine, stream: UnixStream) {
+async fn converse(engine: Engine, directory: Rc<Path>, stream: UnixStream) {
     let (mut reader, writer) = stream.into_split();
     let line = Rc::new(Line::default());
     let sending = tokio::task::spawn_local(send(Rc::clone(&line), writer));
@@ -177,12 +214,12 @@ async fn converse(engine: Engine, stream: UnixStream) {
     hello.extend_from_slice(version.as_bytes());
     line.add(|out| frames::write_frame(tag::HELLO, &hello, out));
     // Ends with an error when the client has gone, as a rule.
-    let _ = answer_all(&engine, &mut reader, &line).await;
+    let _ = answer_all(&engine, &directory, &mut reader, &line).await;
     line.end();
     let _ = sending.await;
 }
 
-async fn answer_all(engine: &Engine, reader: &mut OwnedReadHalf, line: &Rc<Line>) -> io::Result<()> {
+async fn answer_all(engine: &Engine, directory: &Path, reader: &mut OwnedReadHalf, line: &Rc<Line>) -> io::Result<()> {
     let mut session = match engine.session("") {
         Ok(session) => session,
         Err(error) => {
@@ -190,6 +227,7 @@ async fn answer_all(engine: &Engine, reader: &mut OwnedReadHalf, line: &Rc<Line>
             return Ok(());
         }
     };
+    let mut desk = None;
     loop {
         let (tag, payload) = read_frame(reader).await?;
         match tag {
@@ -230,16 +268,37 @@ async fn answer_all(engine: &Engine, reader: &mut OwnedReadHalf, line: &Rc<Line>
                 }
             }
             tag::RESTORE => {
-                let name = String::from_utf8_lossy(&payload).into_owned();
-                match engine.restore(&name) {
-                    Ok(()) => line.add(|out| frames::write_frame(tag::DONE, session.schema().as_bytes(), out)),
-                    Err(error) => line.add(|out| frames::write_error(&error, out)),
-                }
+                let restored = engine.restore(&String::from_utf8_lossy(&payload));
+                finish(&session, restored.map_err(QueryError::Server), line);
             }
+            tag::QUEUE => answer_queue(engine, directory, &mut desk, &payload, line).await,
             // It came too late: the statement has ended by itself.
             tag::CANCEL => {}
             _ => return Err(io::ErrorKind::InvalidData.into()),
         }
+    }
+}
+
+async fn answer_queue(
+    engine: &Engine,
+    directory: &Path,
+    desk: &mut Option<Box<dyn Desk>>,
+    request: &[u8],
+    line: &Line,
+) {
+    if desk.is_none() {
+        *desk = DESKS.get().map(|open| open(engine, directory));
+    }
+    let answered = match desk {
+        Some(desk) => desk.answer(request).await,
+        None => Err("there are no queues here".to_owned()),
+    };
+    match answered {
+        Ok(Answer { messages, count }) => line.add(|out| {
+            messages.iter().for_each(|message| frames::write_frame(tag::MESSAGE, message, out));
+            frames::write_frame(tag::DONE, count.to_string().as_bytes(), out);
+        }),
+        Err(reason) => line.add(|out| frames::write_error(&ServerError::new(1105, b"HY000", reason), out)),
     }
 }
 

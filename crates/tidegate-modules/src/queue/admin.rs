@@ -72,7 +72,12 @@ pub(super) async fn change_settings(call: Call) -> Result<Step, Failure> {
 /// `DELETE NAME`
 pub(super) async fn purge(call: Call) -> Result<Step, Failure> {
     call.each_param(|_, _| Ok(false))?;
-    let purged = async { Ok::<_, StoreError>(delete_all(&call, READY).await? + delete_all(&call, DELAYED).await?) };
+    let purged = async {
+        Ok::<_, StoreError>(
+            call.store.delete_all(&call.queue, READY, &[]).await?
+                + call.store.delete_all(&call.queue, DELAYED, &[]).await?,
+        )
+    };
     let deleted = purged.await.map_err(|error| Refused::of_store(&call.req, &error))?;
     Ok(send(&call.req, 200, format!("{{\"deleted\":{deleted}}}\n").into_bytes()).await)
 }
@@ -80,29 +85,9 @@ pub(super) async fn purge(call: Call) -> Result<Step, Failure> {
 /// `DELETE NAME/dead`
 pub(super) async fn purge_dead(call: Call) -> Result<Step, Failure> {
     call.each_param(|_, _| Ok(false))?;
-    let deleted = delete_all(&call, DEAD).await.map_err(|error| Refused::of_store(&call.req, &error))?;
+    let deleted =
+        call.store.delete_all(&call.queue, DEAD, &[]).await.map_err(|error| Refused::of_store(&call.req, &error))?;
     Ok(send(&call.req, 200, format!("{{\"deleted\":{deleted}}}\n").into_bytes()).await)
-}
-
-/// Deletes the messages in a state that nobody has.
-async fn delete_all(call: &Call, state: i64) -> Result<u64, StoreError> {
-    let store = &call.store;
-    let (mut after, mut deleted) = (None, 0);
-    loop {
-        let places = store.places(&call.queue, state, after, TOGETHER_MAX as u64).await?;
-        let Some(last) = places.last() else { return Ok(deleted) };
-        after = Some(*last);
-        let free: Vec<[Value<'_>; 1]> = places
-            .iter()
-            .filter(|place| !store.broker().is_leased(place.id))
-            .map(|place| [Value::Uint(place.id)])
-            .collect();
-        let open = store.open().await?;
-        let tables = open.tables.clone();
-        let requests: Vec<_> =
-            free.iter().map(|key| (&tables.read, Request::Delete(Rows::with_key(key), Answer::Number))).collect();
-        deleted += store.carry_out(open, &requests).await?.changed()?;
-    }
 }
 
 /// `GET NAME/dead`
@@ -131,26 +116,60 @@ pub(super) async fn dead(call: Call) -> Result<Step, Failure> {
 /// `POST NAME/dead/resend`
 pub(super) async fn resend(call: Call) -> Result<Step, Failure> {
     call.each_param(|_, _| Ok(false))?;
-    let resent = call.store.resend_dead(&call.queue).await.map_err(|error| Refused::of_store(&call.req, &error))?;
+    let resent =
+        call.store.resend_dead(&call.queue, &[]).await.map_err(|error| Refused::of_store(&call.req, &error))?;
     Ok(send(&call.req, 200, format!("{{\"resent\":{resent}}}\n").into_bytes()).await)
 }
 
+/// Whether a message is one of these numbers; no numbers mean all messages.
+fn is_meant(only: &[u64], place: &Place) -> bool {
+    only.is_empty() || only.contains(&place.id)
+}
+
 impl Store {
-    /// Lets all dead messages of a queue wait again, as if they had never failed. It goes on when the future is dropped.
-    async fn resend_dead(self: &Rc<Self>, queue: &str) -> Result<u64, StoreError> {
-        let (store, queue) = (self.clone(), queue.to_owned());
-        let resending = tokio::task::spawn_local(async move { store.resend_now(&queue).await });
+    /// Deletes the messages in a state that nobody has; only those of these numbers if there are any.
+    ///
+    /// # Errors
+    /// Storage errors; some may be deleted then.
+    pub(super) async fn delete_all(&self, queue: &str, state: i64, only: &[u64]) -> Result<u64, StoreError> {
+        let (mut after, mut deleted) = (None, 0);
+        loop {
+            let places = self.places(queue, state, after, TOGETHER_MAX as u64).await?;
+            let Some(last) = places.last() else { return Ok(deleted) };
+            after = Some(*last);
+            let free: Vec<[Value<'_>; 1]> = places
+                .iter()
+                .filter(|place| is_meant(only, place) && !self.broker().is_leased(place.id))
+                .map(|place| [Value::Uint(place.id)])
+                .collect();
+            let open = self.open().await?;
+            let tables = open.tables.clone();
+            let requests: Vec<_> =
+                free.iter().map(|key| (&tables.read, Request::Delete(Rows::with_key(key), Answer::Number))).collect();
+            deleted += self.carry_out(open, &requests).await?.changed()?;
+        }
+    }
+
+    /// Lets all dead messages of a queue wait again, as if they had never failed; only those of these numbers if there are any. It
+    /// goes on when the future is dropped.
+    ///
+    /// # Errors
+    /// Storage errors; some may wait again then.
+    pub(super) async fn resend_dead(self: &Rc<Self>, queue: &str, only: &[u64]) -> Result<u64, StoreError> {
+        let (store, queue, only) = (self.clone(), queue.to_owned(), only.to_vec());
+        let resending = tokio::task::spawn_local(async move { store.resend_now(&queue, &only).await });
         resending.await.unwrap_or_else(|_| Err(StoreError::Unavailable("sending again was broken off".to_owned())))
     }
 
-    async fn resend_now(&self, queue: &str) -> Result<u64, StoreError> {
+    async fn resend_now(&self, queue: &str, only: &[u64]) -> Result<u64, StoreError> {
         let (mut after, mut resent): (Option<Place>, u64) = (None, 0);
         let changes = [Change::Set(Value::Int(READY)), Change::Set(Value::Null), Change::Set(Value::Int(0))];
         loop {
             let places = self.places(queue, DEAD, after, TOGETHER_MAX as u64).await?;
             let Some(last) = places.last() else { return Ok(resent) };
             after = Some(*last);
-            let keys: Vec<[Value<'_>; 1]> = places.iter().map(|place| [Value::Uint(place.id)]).collect();
+            let meant = || places.iter().filter(|place| is_meant(only, place));
+            let keys: Vec<[Value<'_>; 1]> = meant().map(|place| [Value::Uint(place.id)]).collect();
             let open = self.open().await?;
             let tables = open.tables.clone();
             let requests: Vec<_> = keys
@@ -160,7 +179,7 @@ impl Store {
             let unsure = Unsure::new(&self.home, queue);
             resent += self.carry_out(open, &requests).await?.changed()?;
             unsure.certain();
-            places.iter().for_each(|place| self.broker().waits(queue, *place));
+            meant().for_each(|place| self.broker().waits(queue, *place));
         }
     }
 }

@@ -15,7 +15,7 @@ use super::{
 /// The priority of a message of which nothing else is said.
 pub(super) const PRIORITY_DEFAULT: u32 = 1024;
 /// Bytes of a queue's name, and of a unique key: what the table has room for.
-const NAME_BYTES_MAX: usize = 200;
+pub(super) const NAME_BYTES_MAX: usize = 200;
 /// The longest delay and time to live: a hundred years. Sums with the time of day stay far from overflow.
 pub(super) const TIME_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 

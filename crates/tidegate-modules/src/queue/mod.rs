@@ -3,7 +3,7 @@
 //! Messages are rows of the schema `tidegate_queue` ([`tables`]); who has which is known to [`tidegate_queue::Broker`], once for
 //! all workers. [`store`] brings both together: [`publish`] and [`settle`] change rows and tell the broker, [`keeper`] looks after
 //! time. [`api`] is HTTP, [`pull`] what waits for messages there, [`admin`] what looks at whole queues. [`outbox`] takes messages that SQL has published with an application's own rows.
-//! [`scripts`] is the queue without HTTP, [`beanstalk`] another protocol.
+//! [`scripts`] is the queue without HTTP, [`beanstalk`] another protocol, [`desk`] the command line's.
 //!
 //! A message that was given to a consumer is not changed by that: it belongs to the consumer until a time limit in memory. So a
 //! pull writes nothing, and after a crash all messages wait again that were not acknowledged.
@@ -12,6 +12,7 @@ mod admin;
 mod answer;
 mod api;
 pub(crate) mod beanstalk;
+mod desk;
 mod gather;
 mod keeper;
 mod message;
@@ -93,7 +94,7 @@ pub static MODULE: Module<Conf> = Module {
             program.content(move |req| api::handle(req, skip));
         }
     },
-    init_worker: Some(outbox::start),
+    init_worker: Some(start),
     example: "
         queue_outbox shop;
         server {
@@ -103,6 +104,16 @@ pub static MODULE: Module<Conf> = Module {
     ",
     ..Module::named("queue")
 };
+
+/// Has `tidegate queue` answered, in a process that has no workers too.
+pub fn answer_command_line() {
+    desk::open_desks();
+}
+
+fn start(conf: &Arc<Conf>) -> Result<(), String> {
+    answer_command_line();
+    outbox::start(conf)
+}
 
 impl Conf {
     fn lease(&self) -> Duration {

@@ -3,7 +3,7 @@
 use std::{
     cell::RefCell,
     collections::{BTreeSet, HashMap},
-    path::PathBuf,
+    path::{Path, PathBuf},
     rc::Rc,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -189,6 +189,16 @@ impl Store {
         STORES.with_borrow_mut(|stores| stores.push((path, store.clone())));
         tokio::task::spawn_local(keeper::keep(store.clone()));
         Ok(store)
+    }
+
+    /// The queues of a directory for a thread that is no worker. It leaves what time brings to the workers.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub(super) fn beside_workers(engine: &Engine, path: &Path) -> Result<Rc<Self>, StoreError> {
+        let home = Home::of(&path.to_owned()).map_err(StoreError::Unavailable)?;
+        let engine = engine.clone();
+        Ok(Rc::new(Store { engine, home, tables: RefCell::default(), sessions: RefCell::default() }))
     }
 
     /// The broker.

@@ -19,7 +19,7 @@ use super::interrupt::Running;
 const START: Duration = Duration::from_secs(10);
 
 /// A session with the database.
-pub(super) struct Client {
+pub(crate) struct Client {
     reader: FrameReader<BufReader<UnixStream>>,
     writer: UnixStream,
     /// Serves this session, when no server does.
@@ -34,6 +34,8 @@ pub(super) struct Client {
 
 /// The status bit of a session whose sql_mode has NO_BACKSLASH_ESCAPES.
 const NO_BACKSLASH_ESCAPES: u16 = 512;
+
+const NO_SENSE: &str = "the server sent something that makes no sense";
 
 /// What a statement answers.
 pub(super) enum Event<'a> {
@@ -50,7 +52,7 @@ impl Client {
     ///
     /// # Errors
     /// Why neither works, as a sentence.
-    pub(super) fn open(directory: &Path) -> Result<Self, String> {
+    pub(crate) fn open(directory: &Path) -> Result<Self, String> {
         let begun = Instant::now();
         loop {
             if let Some(stream) = connect(directory)? {
@@ -59,7 +61,7 @@ impl Client {
             match Engine::open(EngineOptions::new(directory)) {
                 Ok(engine) => {
                     let (ours, theirs) = UnixStream::pair().map_err(|error| error.to_string())?;
-                    let thread = control::serve_one(engine, theirs).map_err(|error| error.to_string())?;
+                    let thread = control::serve_one(engine, directory, theirs).map_err(|error| error.to_string())?;
                     return Self::greet(directory, ours, Some(thread));
                 }
                 // A server that has just started serves its socket a moment later.
@@ -122,7 +124,7 @@ impl Client {
         let mut refused = None;
         loop {
             let frame = self.reader.next_frame()?;
-            let bad = || Failure::Other("the server sent something that makes no sense".to_owned());
+            let bad = || Failure::Other(NO_SENSE.to_owned());
             // What the reader of the results refuses ends the reading of them, not the conversation.
             let told = match frame.tag {
                 tag::COLUMNS => {
@@ -168,7 +170,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    pub(super) fn rows(&mut self, sql: &str) -> Result<Vec<Vec<String>>, Failure> {
+    pub(crate) fn rows(&mut self, sql: &str) -> Result<Vec<Vec<String>>, Failure> {
         let mut rows = Vec::new();
         self.run(sql.as_bytes(), |event| {
             if let Event::Row(_, values) = event {
@@ -190,7 +192,7 @@ impl Client {
             tag::COPY => Ok(PathBuf::from(std::ffi::OsString::from_vec(frame.payload.to_vec()))),
             _ => match Payload(frame.payload).error() {
                 Some(error) => Err(error.into()),
-                None => Err(Failure::Other("the server sent something that makes no sense".to_owned())),
+                None => Err(Failure::Other(NO_SENSE.to_owned())),
             },
         }
     }
@@ -205,7 +207,33 @@ impl Client {
         match (frame.tag, Payload(frame.payload).error()) {
             (tag::DONE, _) => Ok(()),
             (_, Some(error)) => Err(error.into()),
-            _ => Err(Failure::Other("the server sent something that makes no sense".to_owned())),
+            _ => Err(Failure::Other(NO_SENSE.to_owned())),
+        }
+    }
+
+    /// Has something done with a queue; tells of messages, in JSON, and answers how many it was done to.
+    ///
+    /// # Errors
+    /// The server's, what `each` says, or a broken connection.
+    pub(crate) fn queue(
+        &mut self,
+        request: &serde_json::Value,
+        mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<u64, Failure> {
+        self.send(tag::QUEUE, request.to_string().as_bytes())?;
+        loop {
+            let frame = self.reader.next_frame()?;
+            match frame.tag {
+                tag::MESSAGE => each(frame.payload)?,
+                tag::DONE => {
+                    let count = std::str::from_utf8(frame.payload).ok().and_then(|text| text.parse().ok());
+                    return count.ok_or_else(|| Failure::Other(NO_SENSE.to_owned()));
+                }
+                _ => {
+                    let error = Payload(frame.payload).error().filter(|_| frame.tag == tag::ERROR);
+                    return Err(Failure::Other(error.map_or_else(|| NO_SENSE.to_owned(), |error| error.message)));
+                }
+            }
         }
     }
 
@@ -220,7 +248,7 @@ impl Client {
     }
 
     /// Leaves, and closes the database if it was opened here.
-    pub(super) fn close(self) {
+    pub(crate) fn close(self) {
         let _ = self.writer.shutdown(std::net::Shutdown::Both);
         if let Some(engine) = self.engine {
             let _ = engine.join();

@@ -7,7 +7,7 @@
 
 mod backup;
 mod batch;
-mod client;
+pub(crate) mod client;
 mod dump;
 mod interrupt;
 mod output;
@@ -76,7 +76,7 @@ struct Options {
 
 /// Why the work ended early.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// A statement failed.
     Statement(ServerError),
     /// The server has closed the connection; what it was doing may be done or not.
@@ -131,7 +131,8 @@ pub(crate) fn print(data: Option<PathBuf>, statement: &str) -> i32 {
     status(options.and_then(|options| work(&Options { data, ..options })))
 }
 
-fn status(done: Result<bool, Failure>) -> i32 {
+/// The exit status of what was done, whose failure is told.
+pub(crate) fn status(done: Result<bool, Failure>) -> i32 {
     match done {
         Ok(true) => 0,
         Ok(false) => 1,
@@ -155,7 +156,7 @@ fn work(options: &Options) -> Result<bool, Failure> {
     if modes.iter().filter(|mode| **mode).count() > 1 {
         return Err(Failure::Other("only one of -e, --import, --dump, --backup and --restore at a time".to_owned()));
     }
-    let directory = directory(options)?;
+    let directory = directory(options.data.as_ref(), options.create)?;
     let mut client = Client::open(&directory).map_err(Failure::Other)?;
     if let Some(schema) = options.schema.as_ref().filter(|_| options.restore.is_none()) {
         client.run_quietly(&format!("USE {}", name(schema)))?;
@@ -182,16 +183,16 @@ fn work(options: &Options) -> Result<bool, Failure> {
 }
 
 /// The data directory that the user means.
-fn directory(options: &Options) -> Result<PathBuf, Failure> {
-    if let Some(data) = &options.data {
-        if !data.is_dir() && !options.create {
+pub(crate) fn directory(data: Option<&PathBuf>, create: bool) -> Result<PathBuf, Failure> {
+    if let Some(data) = data {
+        if !data.is_dir() && !create {
             let text = format!("there is no directory {}; --create makes it", data.display());
             return Err(Failure::Other(text));
         }
         return Ok(data.clone());
     }
     let places = [PathBuf::from(DATA), PathBuf::from(crate::cli::PREFIX).join(DATA)];
-    if options.create {
+    if create {
         return Ok(places[0].clone());
     }
     let found = places.into_iter().find(|place| place.join(LOCK).exists());
