@@ -3,7 +3,8 @@
 //! Messages are rows of the schema `tidegate_queue` ([`tables`]); who has which is known to [`tidegate_queue::Broker`], once for
 //! all workers. [`store`] brings both together: [`publish`] and [`settle`] change rows and tell the broker, [`keeper`] looks after
 //! time. [`api`] is HTTP, [`pull`] what waits for messages there, [`admin`] what looks at whole queues. [`outbox`] takes messages that SQL has published with an application's own rows.
-//! [`scripts`] is the queue without HTTP, [`beanstalk`] another protocol, [`desk`] the command line's.
+//! [`scripts`] is the queue without HTTP, [`beanstalk`] another protocol, [`nq`] another API with tables of its own, [`desk`] the
+//! command line's.
 //!
 //! A message that was given to a consumer is not changed by that: it belongs to the consumer until a time limit in memory. So a
 //! pull writes nothing, and after a crash all messages wait again that were not acknowledged.
@@ -16,6 +17,7 @@ mod desk;
 mod gather;
 mod keeper;
 mod message;
+mod nq;
 mod outbox;
 mod publish;
 mod pull;
@@ -51,8 +53,8 @@ const MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// What the directives say at one level.
 #[derive(Debug, Default)]
 pub struct Conf {
-    /// `queue_api`: the length of the location's text, in front of the queue's name.
-    api: Option<usize>,
+    /// `queue_api`
+    api: Option<Api>,
     /// `queue_lease`
     queue_lease: Option<Duration>,
     /// `queue_wait_max`
@@ -63,12 +65,25 @@ pub struct Conf {
     outboxes: Option<Arc<[String]>>,
 }
 
+/// What `queue_api` says.
+#[derive(Debug, Clone)]
+struct Api {
+    /// The length of the location's text, in front of the queue's name.
+    skip: usize,
+    /// Clients of nq are served.
+    nq: Option<Arc<nq::Options>>,
+}
+
 /// The module.
 pub static MODULE: Module<Conf> = Module {
     directives: &[
-        Directive::custom("queue_api", 0, 0, queue_api).within(Context::LOCATION).doc(
-            "Answers requests that publish, pull and settle messages; the queue's name follows the location's text.",
-        ),
+        Directive::custom("queue_api", 0, 5, queue_api)
+            .within(Context::LOCATION)
+            .syntax("[nq [schema=name] [timeout=time] [fail_timeout=time] [retry_num=number]]")
+            .doc(
+                "Answers requests that publish, pull and settle messages; the queue's name follows the location's text. With \
+                 \"nq\": requests of nq's clients.",
+            ),
         Directive::time("queue_lease", |conf: &mut Conf| &mut conf.queue_lease)
             .default("30s")
             .doc("How long a consumer has a message where its request does not say."),
@@ -86,12 +101,14 @@ pub static MODULE: Module<Conf> = Module {
     inherit: |child, parent, kind| {
         inherit!(child, parent; queue_lease, queue_wait_max, queue_message_size_max);
         if kind.is_unnamed() && child.api.is_none() {
-            child.api = parent.api;
+            child.api.clone_from(&parent.api);
         }
     },
     install: |conf, program| {
-        if let Some(skip) = conf.api {
-            program.content(move |req| api::handle(req, skip));
+        match conf.api.clone() {
+            Some(Api { skip, nq: None }) => program.content(move |req| api::handle(req, skip)),
+            Some(Api { skip, nq: Some(options) }) => program.content(move |req| nq::handle(req, skip, &options)),
+            None => {}
         }
     },
     init_worker: Some(start),
@@ -142,10 +159,22 @@ fn queue_api(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>)
         return Err(Diagnostic::new(Severity::Emerg, directive.name.span, message)
             .with_hint("write \"location /queues/ { queue_api; }\""));
     }
-    conf.api = Some(name.len());
+    let skip = name.len();
+    let nq = match directive.args.first() {
+        None => None,
+        Some(arg) if arg.value.as_ref() as &[u8] == b"nq" => Some(nq::Options::parse(directive)?),
+        Some(arg) => {
+            let message = format!("there is no queue API \"{}\"", String::from_utf8_lossy(&arg.value));
+            return Err(
+                Diagnostic::new(Severity::Emerg, arg.span, message).with_hint("\"queue_api\" or \"queue_api nq\"")
+            );
+        }
+    };
+    let schema = nq.as_ref().map_or(tables::SCHEMA, |options| &options.schema).to_owned();
+    conf.api = Some(Api { skip, nq });
     // Without a "database" block this opens the directory by default.
     let level = build.http_level().unwrap_or(level);
     let upstreams = build.conf_mut(&database::BLOCK, level).upstreams.get_or_insert_default();
-    upstreams.push(tables::SCHEMA.to_owned());
+    upstreams.push(schema);
     Ok(())
 }
