@@ -6,12 +6,13 @@ use sqlparser::ast::Expr;
 
 use super::{Family, Function, Want, abi::Udf, bigint, int, rewrite, string_value, udf_fresh, udf_volatile};
 use crate::{
+    catalog::Default,
     errors,
     row_locks::{Mode, Resource},
     session::UserValue,
     store::conn::Cell,
     task,
-    translate::{Code, Coercibility, Ex, Res, Source, Translator, conversion_code, quote, rep_of_code},
+    translate::{Code, Coercibility, Ex, Res, Source, Translator, conversion_code, quote, rep_of_code, scope::Scope},
     value::{
         Base, Datum, Fixed, Rep, SqlType, Val,
         collation::Collation,
@@ -287,4 +288,27 @@ pub(super) fn assign(t: &mut Translator<'_>, name: &Expr, value: &Ex) -> Res<Ex>
     let code = conversion_code(Rep::Null, ty.rep());
     let sql = format!("tg_assign({}, {sql}, {code}, {})", quote(&bare), ty.decimals);
     Ok(Ex { code: Code::Sql(sql), aggregate: value.aggregate, ..Ex::sql(String::new(), ty) })
+}
+
+/// DEFAULT(column): the value that rows get which have none for it.
+pub(super) fn default_of(t: &mut Translator<'_>, columns: &[&Expr], scope: &Scope<'_>) -> Res<Ex> {
+    let [column] = columns else { return Err(errors::syntax("DEFAULT")) };
+    let ex = t.expr(column, &scope.unassigned())?;
+    let origin = ex.origin.as_ref().ok_or_else(|| errors::unsupported("DEFAULT of what is no table's column"))?;
+    let now = t.now();
+    let catalog = now.engine.schema(&origin.schema)?.catalog()?;
+    let table = now.env.temporary(&origin.schema, &origin.table).unwrap_or_else(|| origin.table.clone());
+    let Some((_, column)) = catalog.table(&table).and_then(|table| table.column(&origin.column)) else {
+        return Err(errors::unknown_column(&origin.column, "field list"));
+    };
+    let (value, ty) = (|value| Source::Value(value, column.ty.rep()), column.ty.clone());
+    let code = match &column.default {
+        Default::Literal { value: literal, .. } => value(literal.clone()),
+        Default::Now => Source::Now { decimals: ty.decimals, utc: false },
+        Default::Expression(_) => return Err(errors::unsupported("DEFAULT of a column with an expression")),
+        Default::None if !column.nullable => return Err(errors::no_default(&column.name)),
+        Default::None | Default::Null => value(Datum::Null),
+    };
+    let nullable = matches!(code, Source::Value(Datum::Null, _));
+    Ok(Ex { nullable, coercibility: ex.coercibility, ..Ex::constant(code, ty) })
 }

@@ -412,7 +412,7 @@ pub(crate) fn special(translator: &mut Translator<'_>, name: &str, args: &[&Expr
             let ex = translator.expr(operand, scope)?;
             Ok(Ex { code: Code::Sql("NULL".to_owned()), nullable: true, origin: None, ..ex })
         }
-        ("default", _) => Err(errors::unsupported("DEFAULT inside of an expression")),
+        ("default", columns) => info::default_of(translator, columns, scope),
         ("interval", _) => Err(errors::syntax("INTERVAL")),
         ("collate", [operand, collation]) => {
             let ex = translator.expr(operand, scope)?;

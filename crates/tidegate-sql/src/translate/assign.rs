@@ -131,6 +131,11 @@ impl Scope<'_> {
         self.assigned.push((name, source, ex));
     }
 
+    /// The scope before the statement's assignments, for what is asked of columns and not of their values.
+    pub(crate) fn unassigned(&self) -> Self {
+        Self { assigned: Vec::new(), ..self.clone() }
+    }
+
     /// Whether the statement has assigned a column already.
     fn is_assigned(&self, source: usize, column: usize) -> bool {
         let name = &self.sources[source].columns[column].name;

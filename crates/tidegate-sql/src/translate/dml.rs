@@ -3,7 +3,10 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use sqlparser::ast::{Expr, GroupByExpr, Ident, Query, SelectItem, SetExpr, TableWithJoins};
+use sqlparser::ast::{
+    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, Query, SelectItem, SetExpr,
+    TableWithJoins,
+};
 
 use super::{
     Bind, Code, Coercibility, Res, Source as Constant, Translator,
@@ -16,7 +19,7 @@ use super::{
 };
 use crate::{
     accounts::Privileges,
-    catalog::Table,
+    catalog::{Column, Default, Table, same_name},
     dialect::SPECIAL,
     engine::Schema,
     errors,
@@ -279,8 +282,8 @@ impl Translator<'_> {
         }
         let mut values = Vec::new();
         let mut feed = FeedColumns::default();
-        for expr in row {
-            if is_default(expr) {
+        for (expr, column) in row.iter().zip(&plan.columns) {
+            if is_default(expr) || is_own_default(expr, &plan.to.table.columns[*column]) {
                 values.push(Cellish::Default);
                 continue;
             }
@@ -565,8 +568,26 @@ fn literal_row(columns: &[usize], row: &[Item], number: usize) -> Res<InsertRow>
     Ok(InsertRow { values: row.iter().map(value).collect(), feed: None })
 }
 
-/// Whether an expression is the bare word DEFAULT, or DEFAULT(column).
+/// Whether an expression is the bare word DEFAULT.
 pub(super) fn is_default(expr: &Expr) -> bool {
-    matches!(unnest(expr), Expr::Function(function)
-        if function.name.to_string().trim_matches('`') == format!("{SPECIAL}default"))
+    default_of(expr).is_some_and(|column| column.is_none())
+}
+
+/// Whether a value for a column is DEFAULT of that column itself, which each row evaluates.
+fn is_own_default(expr: &Expr, column: &Column) -> bool {
+    let own = |name: &Expr| matches!(name, Expr::Identifier(name) if same_name(&name.value, &column.name));
+    matches!(column.default, Default::Expression(_)) && default_of(expr).flatten().is_some_and(own)
+}
+
+/// The column of DEFAULT(column); that of the bare word is `None`.
+fn default_of(expr: &Expr) -> Option<Option<&Expr>> {
+    let Expr::Function(function) = unnest(expr) else { return None };
+    if function.name.to_string().trim_matches('`') != format!("{SPECIAL}default") {
+        return None;
+    }
+    let FunctionArguments::List(list) = &function.args else { return Some(None) };
+    Some(list.args.first().and_then(|arg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(column)) => Some(column),
+        _ => None,
+    }))
 }
