@@ -255,6 +255,29 @@ fn what_is_too_long_is_dropped_and_the_talk_goes_on() {
 }
 
 #[test]
+fn a_client_may_have_so_many_jobs_and_no_more() {
+    const JOBS_MAX: usize = 65_536;
+    let server = started("");
+    let mut client = server.client();
+    let mut writer = client.0.get_ref().try_clone().expect("another handle");
+    let sending = std::thread::spawn(move || {
+        writer.write_all("put 1 0 6000 1\r\na\r\n".repeat(JOBS_MAX + 1).as_bytes()).expect("sent");
+        // The last ones come together with some that are given.
+        writer.write_all("reserve-with-timeout 0\r\n".repeat(JOBS_MAX + 2).as_bytes()).expect("sent");
+    });
+    (1..=JOBS_MAX + 1).for_each(|number| assert_eq!(client.answer(), format!("INSERTED {number}\r\n")));
+    (1..=JOBS_MAX).for_each(|number| assert_eq!(client.answer(), format!("RESERVED {number} 1\r\na\r\n")));
+    (0..2).for_each(|_| assert_eq!(client.answer(), "OUT_OF_MEMORY\r\n"));
+    sending.join().expect("sent");
+    client.check(&format!("reserve-job {}", JOBS_MAX + 1), "OUT_OF_MEMORY");
+    client.check("delete 7", "DELETED");
+    client.check("reserve-with-timeout 0", &format!("RESERVED {} 1\r\na", JOBS_MAX + 1));
+    // The server would wait for whoever has jobs.
+    drop(client);
+    server.finish();
+}
+
+#[test]
 fn jobs_are_messages_and_messages_are_jobs() {
     let server = started("");
     let mut client = server.client();

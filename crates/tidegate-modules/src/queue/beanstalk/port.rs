@@ -526,7 +526,9 @@ impl Line<'_> {
         }
         self.input.drain(..at + bytes);
         client.forget_late();
-        if client.held.len() + count > JOBS_MAX {
+        // Those beyond what the client may have are answered in their own turn.
+        let count = count.min(JOBS_MAX.saturating_sub(client.held.len()));
+        if count == 0 {
             self.output.extend_from_slice(answer::OUT_OF_MEMORY);
             return Ok(());
         }
