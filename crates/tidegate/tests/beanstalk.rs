@@ -262,11 +262,14 @@ fn a_client_may_have_so_many_jobs_and_no_more() {
     let mut writer = client.0.get_ref().try_clone().expect("another handle");
     let sending = std::thread::spawn(move || {
         writer.write_all("put 1 0 6000 1\r\na\r\n".repeat(JOBS_MAX + 1).as_bytes()).expect("sent");
-        // The last ones come together with some that are given.
-        writer.write_all("reserve-with-timeout 0\r\n".repeat(JOBS_MAX + 2).as_bytes()).expect("sent");
+        writer.write_all("reserve-with-timeout 0\r\n".repeat(JOBS_MAX - 3).as_bytes()).expect("sent");
     });
     (1..=JOBS_MAX + 1).for_each(|number| assert_eq!(client.answer(), format!("INSERTED {number}\r\n")));
-    (1..=JOBS_MAX).for_each(|number| assert_eq!(client.answer(), format!("RESERVED {number} 1\r\na\r\n")));
+    let given = |client: &mut Client, number| assert_eq!(client.answer(), format!("RESERVED {number} 1\r\na\r\n"));
+    (1..=JOBS_MAX - 3).for_each(|number| given(&mut client, number));
+    // They come together, and three of them may be had.
+    client.send("reserve-with-timeout 0\r\n".repeat(5));
+    (JOBS_MAX - 2..=JOBS_MAX).for_each(|number| given(&mut client, number));
     (0..2).for_each(|_| assert_eq!(client.answer(), "OUT_OF_MEMORY\r\n"));
     sending.join().expect("sent");
     client.check(&format!("reserve-job {}", JOBS_MAX + 1), "OUT_OF_MEMORY");
