@@ -68,6 +68,8 @@ fn many_failures_are_told_once() {
     support::eventually("the failures are counted", || {
         support::get(site.port, "/told").expect("an answer").ends_with("\r\n\r\n250").then_some(())
     });
+    // Another thread writes the log.
+    site.wait_for_log("100 TLS handshakes have failed within");
     let log = site.log();
     let told: Vec<_> = log.lines().filter(|line| line.contains("100 TLS handshakes have failed within")).collect();
     assert_eq!(told.len(), 1, "{log}");
