@@ -20,7 +20,7 @@ use crate::identity::Identity;
 const PORT_DEFAULT: u16 = 8080;
 
 /// The files of the site.
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 21] = [
     ("nginx.conf", include_str!("../../../examples/demo/nginx.conf")),
     ("mime.types", include_str!("../../../examples/demo/mime.types")),
     ("world.sql", include_str!("../../../examples/demo/world.sql")),
@@ -28,6 +28,20 @@ const FILES: [(&str, &str); 7] = [
     ("html/page.html", include_str!("../../../examples/demo/html/page.html")),
     ("html/hello.php", include_str!("../../../examples/demo/html/hello.php")),
     ("fastcgi.conf", include_str!("../../../conf/fastcgi.conf")),
+    ("lua/retwis/app.lua", include_str!("../../../examples/retwis/lua/retwis/app.lua")),
+    ("lua/retwis/password.lua", include_str!("../../../examples/retwis/lua/retwis/password.lua")),
+    ("lua/retwis/store_redis.lua", include_str!("../../../examples/retwis/lua/retwis/store_redis.lua")),
+    ("lua/retwis/store_sql.lua", include_str!("../../../examples/retwis/lua/retwis/store_sql.lua")),
+    ("lua/retwis/template.lua", include_str!("../../../examples/retwis/lua/retwis/template.lua")),
+    ("retwis/home.html", include_str!("../../../examples/retwis/templates/home.html")),
+    ("retwis/layout.html", include_str!("../../../examples/retwis/templates/layout.html")),
+    ("retwis/posts.html", include_str!("../../../examples/retwis/templates/posts.html")),
+    ("retwis/problem.html", include_str!("../../../examples/retwis/templates/problem.html")),
+    ("retwis/profile.html", include_str!("../../../examples/retwis/templates/profile.html")),
+    ("retwis/timeline.html", include_str!("../../../examples/retwis/templates/timeline.html")),
+    ("retwis/welcome.html", include_str!("../../../examples/retwis/templates/welcome.html")),
+    ("retwis.sql", include_str!("../../../examples/retwis/retwis.sql")),
+    ("html/retwis/style.css", include_str!("../../../examples/retwis/html/style.css")),
 ];
 
 /// What `tidegate demo --help` prints.
@@ -52,7 +66,7 @@ const WRITTEN: &str = ".written";
 const LISTEN: &str = "listen 127.0.0.1:";
 
 /// What there is to try.
-const TRY: [&str; 12] = [
+const TRY: [&str; 13] = [
     "/",
     "/cities",
     "/cities.csv",
@@ -65,6 +79,7 @@ const TRY: [&str; 12] = [
     "/page?name=you",
     "/transfer?amount=10",
     "/sleepers",
+    "/retwis/",
 ];
 
 /// Writes the site and serves it in the foreground.
@@ -159,13 +174,14 @@ fn claim(directory: &Path) -> Result<(), String> {
 /// is `port` if there is one.
 fn write_site(directory: &Path, port: Option<u16>) -> io::Result<u16> {
     let written = directory.join(WRITTEN);
-    for directory in [directory.join("logs"), directory.join("html"), written.join("html")] {
-        fs::create_dir_all(directory)?;
-    }
+    fs::create_dir_all(directory.join("logs"))?;
     let conf = fs::read_to_string(directory.join("nginx.conf")).ok();
     let port = port.or_else(|| port_of(conf.as_deref()?)).unwrap_or(PORT_DEFAULT);
     for (name, text) in FILES {
         let (path, written) = (directory.join(name), written.join(name));
+        for file in [&path, &written] {
+            file.parent().map_or(Ok(()), fs::create_dir_all)?;
+        }
         let there = fs::read_to_string(&path).ok();
         let before = fs::read_to_string(&written).ok();
         let is_same = |other: &Option<String>| there.as_deref().map(plain) == other.as_deref().map(plain);

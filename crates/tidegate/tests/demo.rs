@@ -122,6 +122,9 @@ fn every_example_answers() {
         assert!(answer.starts_with("HTTP/1.1 400") && answer.contains(why), "{target}: {answer}");
     }
     demo.check("/nginx.conf", "location = /cities {");
+    demo.check("/retwis/", "action=\"/retwis/register\"");
+    demo.check("/retwis/timeline", "Nothing here yet.");
+    demo.check("/retwis/style.css", "Content-Type: text/css");
     demo.check("/guestbook", r#"{"name":"a","message":"b'\"\\c""#);
 }
 
