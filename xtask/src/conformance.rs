@@ -25,6 +25,12 @@ pub(crate) struct Options {
     /// Runs nginx's own test suite instead: with the machine's nginx and with ours; suites are then names of its files
     #[arg(long)]
     nginx_tests: bool,
+    /// Only the files about HTTP/2, which have a page of their own
+    #[arg(long, requires = "nginx_tests")]
+    http2: bool,
+    /// The nginx to compare with; the machine's if not given
+    #[arg(long, requires = "nginx_tests")]
+    nginx: Option<PathBuf>,
     /// Runs the public tests for HTTP caches instead: DIR is a checkout of cache-tests
     #[arg(long, conflicts_with = "nginx_tests")]
     cache_tests: bool,

@@ -38,8 +38,8 @@ enum Framing {
     Length(u64),
     /// Chunked.
     Chunked(Box<ChunkedDecoder>),
-    /// All that comes on the request's stream.
-    Stream,
+    /// All that comes on the request's stream. So many bytes are to come where the client has said how many.
+    Stream(Option<u64>),
 }
 
 /// The body of a request.
@@ -79,6 +79,9 @@ pub enum BodyError {
         /// Bytes that were too many.
         more: u64,
     },
+    /// The client's protocol tells that the request is malformed, and has told the log: 400.
+    #[error("client sent a malformed request")]
+    Malformed,
     /// The chunks are malformed: 400.
     #[error("client sent invalid chunked body")]
     BadChunk,
@@ -101,7 +104,7 @@ impl BodyError {
             BodyError::Gone => Step::Close,
             BodyError::TimedOut => Step::Status(408),
             BodyError::TooLarge(_) | BodyError::TooLargeChunked { .. } => Step::Status(413),
-            BodyError::BadChunk => Step::Status(400),
+            BodyError::Malformed | BodyError::BadChunk => Step::Status(400),
             BodyError::Store { .. } => Step::Status(500),
         }
     }
@@ -142,9 +145,7 @@ impl RequestBody {
     pub(crate) fn begin_stream(&self, length: Option<u64>, ended: bool) {
         *self.framing.borrow_mut() = match length {
             _ if ended => Framing::None,
-            Some(0) => Framing::None,
-            Some(length) => Framing::Length(length),
-            None => Framing::Stream,
+            length => Framing::Stream(length),
         };
         self.complete.set(matches!(*self.framing.borrow(), Framing::None));
     }
@@ -152,9 +153,11 @@ impl RequestBody {
     /// Takes only the first `length` bytes for the body, where its length was announced and more is to come. Answers
     /// whether it is shorter now: the rest is then not to be taken for another request.
     pub fn shorten(&self, length: u64) -> bool {
-        match &mut *self.framing.borrow_mut() {
-            Framing::Length(left) if length > 0 && length < *left => {
-                *left = length;
+        let mut framing = self.framing.borrow_mut();
+        let is_shorter = |left| length > 0 && length < left;
+        match *framing {
+            Framing::Length(left) | Framing::Stream(Some(left)) if is_shorter(left) => {
+                *framing = Framing::Length(length);
                 true
             }
             _ => false,
@@ -185,8 +188,8 @@ impl RequestBody {
         }
         match &*self.framing.borrow() {
             Framing::None => None,
-            Framing::Length(left) => Some(BodyLength::Known(*left)),
-            Framing::Chunked(_) | Framing::Stream => Some(BodyLength::Chunked),
+            Framing::Length(left) | Framing::Stream(Some(left)) => Some(BodyLength::Known(*left)),
+            Framing::Chunked(_) | Framing::Stream(None) => Some(BodyLength::Chunked),
         }
     }
     /// Marks the body as one that a handler reads piece by piece ([`Request::read_body_piece`]).
@@ -253,7 +256,7 @@ impl Request {
                 let decoded = decode_chunks(&mut decoder.clone(), input, &mut content);
                 content.len() <= room && decoded.is_ok_and(|(_, complete)| complete)
             }
-            Framing::Stream => self.client.is_input_whole() && input.len() <= room,
+            Framing::Stream(_) => self.client.is_input_whole() && input.len() <= room,
         };
         let expects = self.head.borrow().expect_continue;
         if self.is_subrequest() || self.body.is_loaded() || self.body.is_consumed() || expects {
@@ -291,7 +294,7 @@ impl Request {
     pub fn check_announced_length(&self) -> Result<(), BodyError> {
         let max = self.http_conf().client_max_body_bytes();
         match *self.body.framing.borrow() {
-            Framing::Length(length) if max > 0 && length > max => {
+            Framing::Length(length) | Framing::Stream(Some(length)) if max > 0 && length > max => {
                 let error = BodyError::TooLarge(length);
                 self.report_body_error(&error);
                 Err(error)
@@ -304,6 +307,7 @@ impl Request {
         // The rest of the body is not worth reading: the answer goes out and the connection closes.
         self.flags().keep_alive.set(false);
         let level = match error {
+            BodyError::Malformed => return,
             BodyError::Gone | BodyError::TimedOut => Level::Info,
             BodyError::Store { .. } => Level::Crit,
             _ => Level::Error,
@@ -334,9 +338,17 @@ impl Request {
             match self.client.read_more(timeout_ms).await {
                 Ok(0) if !self.client.is_input_whole() => return Err(BodyError::Gone),
                 Ok(_) => clock::update(),
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(BodyError::TimedOut),
-                Err(_) => return Err(BodyError::Gone),
+                Err(error) => return Err(self.failed_read(&error)),
             }
+        }
+    }
+
+    /// What it means for the body that nothing more can be read.
+    fn failed_read(&self, error: &io::Error) -> BodyError {
+        match error.kind() {
+            io::ErrorKind::TimedOut => BodyError::TimedOut,
+            _ if self.client.is_malformed() => BodyError::Malformed,
+            _ => BodyError::Gone,
         }
     }
 
@@ -344,8 +356,8 @@ impl Request {
     fn make_read_room(&self) {
         let expected = match &*self.body.framing.borrow() {
             Framing::None => 0,
-            Framing::Length(left) => usize::try_from(*left).unwrap_or(usize::MAX),
-            Framing::Chunked(_) | Framing::Stream => usize::MAX,
+            Framing::Length(left) | Framing::Stream(Some(left)) => usize::try_from(*left).unwrap_or(usize::MAX),
+            Framing::Chunked(_) | Framing::Stream(None) => usize::MAX,
         };
         let wanted = expected.min(self.http_conf().client_body_buffer_bytes()).min(READ_BYTES_MAX);
         let mut input = self.client.input().borrow_mut();
@@ -397,8 +409,9 @@ impl Request {
                 self.flags().keep_alive.set(false);
                 BodyError::BadChunk
             })?,
-            Framing::Stream => {
+            Framing::Stream(left) => {
                 out.extend_from_slice(&input);
+                *left = left.map(|left| left.saturating_sub(input.len() as u64));
                 (input.len(), self.client.is_input_whole())
             }
         };
@@ -442,8 +455,7 @@ impl Request {
             match self.client.read_more(timeout_ms).await {
                 Ok(0) if !self.client.is_input_whole() => return Err(BodyError::Gone),
                 Ok(_) => clock::update(),
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(BodyError::TimedOut),
-                Err(_) => return Err(BodyError::Gone),
+                Err(error) => return Err(self.failed_read(&error)),
             }
         }
     }
@@ -466,7 +478,8 @@ impl Request {
             match ready!(self.client.poll_read_more(cx)) {
                 Ok(1..) => {}
                 Ok(0) if self.client.is_input_whole() => {}
-                Ok(0) | Err(_) => return Poll::Ready(Err(BodyError::Gone)),
+                Ok(0) => return Poll::Ready(Err(BodyError::Gone)),
+                Err(error) => return Poll::Ready(Err(self.failed_read(&error))),
             }
         }
     }

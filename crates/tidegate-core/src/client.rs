@@ -75,6 +75,11 @@ impl Client {
         }
     }
 
+    /// Whether the client has given leave for so many bytes, as far as its protocol knows of that.
+    pub(crate) fn has_leave_for(&self, bytes: u64) -> bool {
+        self.stream.as_ref().is_none_or(|stream| stream.has_leave_for(bytes))
+    }
+
     /// Whether nothing more can be sent.
     #[inline]
     pub fn is_broken(&self) -> bool {
@@ -92,9 +97,10 @@ impl Client {
     }
     /// Takes note that the client did not send in time what the request waits for.
     pub(crate) fn note_timeout(&self) {
-        // The connection does not end with a stream.
-        if self.stream.is_none() {
-            self.conn.timed_out.set(true);
+        match &self.stream {
+            None => self.conn.timed_out.set(true),
+            // The connection does not end with a stream.
+            Some(stream) => stream.note_timeout(),
         }
     }
     /// Lets the response end before everything that the request began has ended.
@@ -188,6 +194,14 @@ impl Client {
             None => {}
             Some(stream) => stream.note_used(bytes),
         }
+    }
+    /// Whether what has come of the request behind its head breaks the rules of the client's protocol.
+    pub(crate) fn is_malformed(&self) -> bool {
+        self.stream.as_ref().is_some_and(|stream| stream.is_malformed())
+    }
+    /// Bytes that the head took, which has `text_bytes` as text.
+    pub(crate) fn head_bytes(&self, text_bytes: usize) -> u64 {
+        self.stream.as_ref().map_or(text_bytes as u64, |stream| stream.head_bytes())
     }
     /// Whether all of the request has come, where the client's protocol tells; `false` where the body does.
     pub(crate) fn is_input_whole(&self) -> bool {

@@ -82,8 +82,7 @@ pub static MODULE: Module<Conf> = Module {
 impl Conf {
     /// The window of each stream, in bytes.
     pub(crate) fn body_preread_bytes(&self) -> i64 {
-        // Without a window nobody could send a body.
-        self.body_preread_size.map_or(64 << 10, |bytes| bytes.clamp(1, i32::MAX as usize) as i64)
+        self.body_preread_size.map_or(64 << 10, |bytes| bytes.min(i32::MAX as usize) as i64)
     }
     pub(crate) fn chunk_bytes(&self) -> usize {
         self.chunk_size.unwrap_or(8 << 10).max(1)

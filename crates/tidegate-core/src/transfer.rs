@@ -286,7 +286,9 @@ impl Request {
         if self.is_subrequest() {
             return true;
         }
-        if self.client.unsent_bytes() <= UNSENT_BYTES_MAX && self.client.output().borrow().throttle().is_none() {
+        let unsent_bytes = self.client.unsent_bytes();
+        let is_little = unsent_bytes <= UNSENT_BYTES_MAX && self.client.has_leave_for(unsent_bytes);
+        if is_little && self.client.output().borrow().throttle().is_none() {
             return true;
         }
         // A socket with room takes it without a wait.

@@ -19,7 +19,7 @@ pub(crate) static VARIABLES: &[VariableDef] = &[
     VariableDef::new("uri", uri, "Path, decoded and normalised."),
     VariableDef::new("document_uri", uri, "The same as $uri."),
     VariableDef::new("request_uri", request_uri, "Target as the client sent it."),
-    VariableDef::new("request", |req, _, out| put(out, req.main().head.borrow().request_line()), "Request line."),
+    VariableDef::new("request", request_line, "Request line."),
     VariableDef::new("request_method", request_method, "Method."),
     VariableDef::new("server_protocol", |req, _, out| put(out, req.main().head.borrow().protocol()), "Protocol."),
     VariableDef::new("host", host, "Host of the request, or the server's name."),
@@ -251,9 +251,17 @@ fn request_time(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
     seconds(out, clock::steady_ms().saturating_sub(req.start_ms.get()))
 }
 
+fn request_line(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
+    let main = req.main();
+    let head = main.head.borrow();
+    // Without sense in a head that came in frames there is no line.
+    let is_missing = head.request_line().is_empty() && main.client.http2_stream().is_some();
+    !is_missing && put(out, head.request_line())
+}
+
 fn request_length(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
     let req = req.main();
-    number(out, req.head.borrow().read_bytes() as u64 + req.body.received_bytes())
+    number(out, req.client.head_bytes(req.head.borrow().read_bytes()) + req.body.received_bytes())
 }
 
 fn pipe(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {

@@ -10,9 +10,10 @@ pub struct BadHost;
 /// An IPv6 literal keeps its brackets. `out` is emptied first and is empty after an error.
 ///
 /// # Errors
-/// [`BadHost`] for an empty name, two dots in a row, `/`, spaces and control characters.
+/// [`BadHost`] for an empty name, two dots in a row, `/`, spaces and control characters, brackets that are not around all
+/// of the name, and a port that is no number up to 65535.
 ///
-/// Source: nginx 1.22-1.27, `ngx_http_validate_host`.
+/// Source: nginx, `ngx_http_validate_host`; since 1.29.4 it looks at brackets and ports.
 pub fn validate_host(host: &[u8], out: &mut Vec<u8>) -> Result<(), BadHost> {
     out.clear();
     let name = host_name(host)?;
@@ -39,22 +40,33 @@ pub fn host_name(host: &[u8]) -> Result<&[u8], BadHost> {
                 BAD => return Err(BadHost),
                 DOT if previous == DOT => return Err(BadHost),
                 COLON if name_end.is_none() && !is_literal => name_end = Some(i),
-                BRACKET if name_end.is_none() && is_literal => name_end = Some(i + 1),
+                CLOSING if name_end.is_none() && is_literal => name_end = Some(i + 1),
+                OPENING if i == 0 => {}
+                OPENING | CLOSING => return Err(BadHost),
                 _ => {}
             }
         }
         previous = class;
     }
-    let name = &host[..name_end.unwrap_or(host.len())];
+    let (name, port) = host.split_at(name_end.unwrap_or(host.len()));
+    let is_open = is_literal && name_end.is_none();
     let name = name.strip_suffix(b".").unwrap_or(name);
-    if name.is_empty() { Err(BadHost) } else { Ok(name) }
+    if name.is_empty() || is_open || !is_port(port) { Err(BadHost) } else { Ok(name) }
+}
+
+/// Whether nothing, or a colon with a port behind it, which may be missing.
+fn is_port(text: &[u8]) -> bool {
+    let Some((b':', digits)) = text.split_first() else { return text.is_empty() };
+    let number = |digits: &[u8]| digits.iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0'));
+    digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit) && number(digits) <= 65_535
 }
 
 const PLAIN: u8 = 0;
 const DOT: u8 = 1;
 const COLON: u8 = 2;
-const BRACKET: u8 = 3;
-const BAD: u8 = 4;
+const OPENING: u8 = 3;
+const CLOSING: u8 = 4;
+const BAD: u8 = 5;
 
 /// The class of each byte in a host.
 static HOST_CLASS: [u8; 256] = {
@@ -68,7 +80,8 @@ static HOST_CLASS: [u8; 256] = {
     class[b'/' as usize] = BAD;
     class[b'.' as usize] = DOT;
     class[b':' as usize] = COLON;
-    class[b']' as usize] = BRACKET;
+    class[b'[' as usize] = OPENING;
+    class[b']' as usize] = CLOSING;
     class
 };
 
@@ -93,11 +106,16 @@ mod tests {
         check("example.com:", Ok("example.com"));
         check("[::1]", Ok("[::1]"));
         check("[FE80::1]:80", Ok("[fe80::1]"));
-        check("[::1", Ok("[::1"));
-        check("a[b]:1", Ok("a[b]"));
+        check("[::1]:", Ok("[::1]"));
+        check("a:65535", Ok("a"));
         check("a_b~c!*", Ok("a_b~c!*"));
         check("\u{e9}.fr", Ok("\u{e9}.fr"));
         for bad in ["", ".", ":80", "a..b", "..", "a b", "a\tb", "a/b", "a\0b", "a\u{7f}", "a:1..2", "a:8 0"] {
+            check(bad, Err(BadHost));
+        }
+        for bad in
+            ["[::1", "a[b]:1", "[::1].", "[::1]x", "[[::1]]", "a]", "a:65536", "a:000080", "a:b", "a:1:2", "a:1.2"]
+        {
             check(bad, Err(BadHost));
         }
     }

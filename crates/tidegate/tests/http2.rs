@@ -202,12 +202,13 @@ fn large_bodies_keep_to_the_windows() {
     // A body that is larger than its window, as the server gives leave for it.
     let mut client = Client::new(site.port);
     client.send_bytes(&head(1, "POST", "/proxied", &[], false));
-    let mut window = 65_535i64;
-    for piece in big.chunks(16_384) {
+    let (mut window, mut widest) = (65_535i64, 0);
+    for piece in big.repeat(3).chunks(16_384) {
         while window < piece.len() as i64 {
             let frame = client.frame_of(kind::WINDOW_UPDATE).expect("leave for more");
             if frame.header.stream == 1 {
                 window += i64::from(u32::from_be_bytes(*frame.payload.first_chunk().expect("a number")));
+                widest = widest.max(window);
             }
         }
         client.send(kind::DATA, 0, 1, piece);
@@ -218,7 +219,92 @@ fn large_bodies_keep_to_the_windows() {
     write_window_update(1, 1 << 24, &mut out);
     client.send_bytes(&out);
     client.send(kind::DATA, flag::END_STREAM, 1, b"");
-    assert!(client.answer(1).body == big);
+    assert!(client.answer(1).body == big.repeat(3));
+    // A body that is read as it comes gets more leave, so that it need not wait for an answer to each piece.
+    assert!((512 << 10..=1 << 20).contains(&widest), "{widest}");
+    site.quit();
+}
+
+#[test]
+fn bodies_wait_for_leave() {
+    let mut site = Site::new("", &LOCATIONS.replace("http2_body_preread_size 64k", "http2_body_preread_size 0"));
+    site.start();
+    let mut client = Client::new(site.port);
+    client.send_bytes(&head(1, "POST", "/echo", &[], false));
+    let leave = std::iter::from_fn(|| client.frame_of(kind::WINDOW_UPDATE)).find(|frame| frame.header.stream == 1);
+    assert_eq!(leave.expect("leave").payload, (64u32 << 10).to_be_bytes());
+    client.send(kind::DATA, flag::END_STREAM, 1, b"a body");
+    assert_eq!(client.answer(1).text(), "a body");
+    // Without a reader there is no leave.
+    client.post(3, "/hangs", b"a body");
+    assert_eq!(client.answer(3).reset, Some(ErrorCode::FlowControlError as u32));
+    go(&site);
+    check_unharmed(&site);
+    site.quit();
+}
+
+#[test]
+fn malformed_requests_are_answered_and_reset() {
+    let mut site = Site::new("", &format!("error_log logs/error.log info; {LOCATIONS}"));
+    site.start();
+    let mut client = Client::new(site.port);
+    let fault = ErrorCode::ProtocolError as u32;
+    let check = |client: &mut Client<_>, stream, head: &[u8], body: Option<&[u8]>| {
+        client.send_bytes(head);
+        if let Some(body) = body {
+            client.send(kind::DATA, flag::END_STREAM, stream, body);
+        }
+        let answer = client.answer(stream);
+        assert!(answer.head.starts_with(":status: 400\n") && answer.text().contains("400 Bad Request"), "{answer:?}");
+        assert_eq!(client.reset(), (stream, fault));
+    };
+    for (at, field) in [("a name", "1"), ("connection", "close"), ("x-lines", "a\r\nb: c")].into_iter().enumerate() {
+        let stream = 2 * at as u32 + 1;
+        check(&mut client, stream, &head(stream, "GET", "/told?malformed", &[field], true), None);
+    }
+    check(&mut client, 7, &head(7, "GET", "without-slash", &[], true), None);
+    check(&mut client, 9, &head(9, "GET", "/", &[("content-length", "1")], true), None);
+    // Bodies of another length, which the handler reads: none of it arrives.
+    check(&mut client, 11, &head(11, "POST", "/echo", &[("content-length", "5")], false), Some(b"less"));
+    check(&mut client, 13, &head(13, "POST", "/proxied", &[("content-length", "3")], false), Some(b"more"));
+    client.post(15, "/echo", b"as before");
+    assert_eq!(client.answer(15).text(), "as before");
+    site.quit();
+    let access = std::fs::read_to_string(site.dir.join("logs/access.log")).expect("a log");
+    assert_eq!(access.matches("\"GET /told?malformed HTTP/2.0\" 400 ").count(), 3, "{access}");
+    assert!(access.contains("\"POST /echo HTTP/2.0\" 400 ") && access.contains("\"-\" 400 "), "{access}");
+    let log = site.log();
+    for text in [
+        "client sent a connection-specific header while reading client request headers",
+        "client prematurely closed stream",
+    ] {
+        assert!(log.contains(text), "{log}");
+    }
+}
+
+#[test]
+fn a_head_that_does_not_come_ends_its_stream() {
+    let mut site = Site::new("", &format!("client_header_timeout 100ms; {LOCATIONS}"));
+    site.start();
+    let mut client = Client::new(site.port);
+    // Within a frame, and between two.
+    let whole = head(1, "GET", "/", &[("x-y", "remembered")], true);
+    client.send_bytes(&whole[..20]);
+    assert_eq!(client.reset(), (1, ErrorCode::ProtocolError as u32));
+    client.send_bytes(&whole[20..]);
+    let (block, whole) = (head(3, "GET", "/", &[], true).split_off(9), &mut Vec::new());
+    write_frame(kind::HEADERS, flag::END_STREAM, 3, &block[..5], whole);
+    client.send_bytes(whole);
+    assert_eq!(client.reset(), (3, ErrorCode::ProtocolError as u32));
+    client.send(kind::CONTINUATION, flag::END_HEADERS, 3, &block[5..]);
+    client.get(5, "/");
+    assert_eq!(client.answer(5).text(), "ok");
+    // Beside a request that goes on.
+    client.get(7, "/hangs");
+    client.send(kind::HEADERS, flag::END_STREAM, 9, &block[..5]);
+    assert_eq!(client.reset(), (9, ErrorCode::ProtocolError as u32));
+    go(&site);
+    assert_eq!(client.answer(7).text(), "at last\n");
     site.quit();
 }
 

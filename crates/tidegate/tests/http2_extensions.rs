@@ -290,7 +290,8 @@ fn who_does_not_consent() {
     connect(&mut client, 3, "/no");
     assert!(client.answer(3).head.starts_with(":status: 403\n"));
     client.send_bytes(&head(5, "GET", "/", &[(":protocol", "websocket")], true));
-    assert_eq!(client.answer(5).reset, Some(ErrorCode::ProtocolError as u32));
+    assert!(client.answer(5).head.starts_with(":status: 400\n"));
+    assert_eq!(client.reset(), (5, ErrorCode::ProtocolError as u32));
     client.get(7, "/");
     assert_eq!(client.answer(7).text(), "ok");
     site.quit();

@@ -57,11 +57,12 @@ pub(super) struct Input {
     /// Bytes of bodies for which the client has got no leave.
     uncredited: u32,
     has_preface: bool,
-    has_settings: bool,
     /// The highest stream that was opened.
     pub(super) last_stream: u32,
     /// The one that was opened before it: those in between never will be.
     stream_before: u32,
+    /// The last stream whose head did not come in time.
+    given_up: u32,
     pub(super) streams_max: usize,
     pub(super) farewell: Farewell,
 }
@@ -95,17 +96,37 @@ impl Input {
             early: Early::default(),
             uncredited: 0,
             has_preface: false,
-            has_settings: false,
             last_stream: 0,
             stream_before: 0,
+            given_up: 0,
             streams_max: conf.streams_max(),
             farewell: Farewell::None,
         }
     }
 
-    /// Whether more has to come for what has begun: a frame, a header block, the first request.
-    pub(super) fn awaits_rest(&self) -> bool {
-        self.last_stream == 0 || self.block.stream != 0 || !self.mux.conn.input.borrow().is_empty()
+    /// Whether the first request has not come.
+    pub(super) fn awaits_first(&self) -> bool {
+        self.last_stream == 0
+    }
+    /// The stream of a request whose head has begun to come, and has not been given up.
+    pub(super) fn unfinished_head(&self) -> Option<u32> {
+        let id = match self.block.stream {
+            0 => {
+                let header = FrameHeader::parse(&self.mux.conn.input.borrow())?;
+                (self.has_preface && header.kind == kind::HEADERS).then_some(header.stream)?
+            }
+            id => id,
+        };
+        (id > self.last_stream && !id.is_multiple_of(2)).then_some(id)
+    }
+    /// Gives up a request whose head does not come in time. The rest of it may come: it belongs to the header compression.
+    ///
+    /// Source: nginx, `ngx_http_v2_close_stream`.
+    pub(super) fn give_up_head(&mut self, id: u32) {
+        self.note(format_args!("client timed out (110: Connection timed out) while reading client request headers"));
+        (self.stream_before, self.last_stream) = (self.last_stream, id);
+        self.given_up = id;
+        self.mux.queue_reset(id, ErrorCode::ProtocolError);
     }
 
     /// Takes the next frame off the front of `bytes`; answers its length, or `None` if it is not all there.
@@ -125,9 +146,6 @@ impl Input {
             return Err(fault(ErrorCode::ProtocolError, "client sent PUSH_PROMISE frame"));
         }
         let Some(payload) = bytes.get(HEADER_BYTES..HEADER_BYTES + header.len) else { return Ok(None) };
-        if !self.has_settings && header.kind != kind::SETTINGS {
-            return Err(fault(ErrorCode::ProtocolError, "client sent no SETTINGS first"));
-        }
         let is_of_block = header.kind == kind::CONTINUATION && header.stream == self.block.stream;
         if self.block.stream != 0 && !is_of_block {
             return Err(fault(ErrorCode::ProtocolError, "client sent a frame within a header block"));
@@ -197,7 +215,7 @@ impl Input {
         if header.has(flag::END_STREAM) {
             return self.end_input(&stream, content);
         }
-        if stream.is_broken() || stream.done.get() {
+        if stream.is_broken() || stream.done.get() || stream.is_malformed() {
             self.mux.cut_if_full(&stream);
             return Ok(());
         }
@@ -210,9 +228,10 @@ impl Input {
 
     fn end_input(&mut self, stream: &Rc<Stream>, content: &[u8]) -> Result<(), Fault> {
         if stream.promised.get().is_some_and(|left| left > 0) {
+            stream.input_ended.set(true);
             return self.malformed(stream, "client prematurely closed stream");
         }
-        if !stream.is_broken() && !stream.done.get() {
+        if !stream.is_broken() && !stream.done.get() && !stream.is_malformed() {
             stream.input.borrow_mut().extend_from_slice(content);
         }
         stream.input_ended.set(true);
@@ -221,10 +240,13 @@ impl Input {
         Ok(())
     }
 
-    /// Ends a stream whose request breaks the rules.
+    /// A request breaks the rules behind its head.
     fn malformed(&self, stream: &Rc<Stream>, text: &str) -> Result<(), Fault> {
-        self.note(format_args!("{text}"));
-        stream.reject(ErrorCode::ProtocolError);
+        if !stream.is_malformed() {
+            self.note(format_args!("{text}"));
+            stream.note_fault(ErrorCode::ProtocolError);
+        }
+        self.mux.remove_if_over(stream);
         Ok(())
     }
 
@@ -286,7 +308,12 @@ impl Input {
             self.head.begin(&self.limits);
             let Input { decoder, head, .. } = self;
             decoder.decode(block, |name, value| head.field(name, value)).map_err(bad_block)?;
-            return open::open(self, id, end_stream, worker);
+            return open::open(self, id, block.len(), end_stream, worker);
+        }
+        if id == self.given_up {
+            self.given_up = 0;
+            self.mux.note_cut(id);
+            return self.decoder.decode(block, |_, _| {}).map_err(bad_block);
         }
         let mut malformed = false;
         self.decoder.decode(block, |name, value| malformed |= check_field(name, value).is_err()).map_err(bad_block)?;
@@ -306,6 +333,7 @@ impl Input {
             return Ok(());
         }
         if malformed || !end_stream {
+            stream.input_ended.set(end_stream);
             return self.malformed(&stream, "client sent invalid trailers");
         }
         self.end_input(&stream, b"")
@@ -355,7 +383,6 @@ impl Input {
         if !payload.len().is_multiple_of(6) || (is_ack && !payload.is_empty()) {
             return Err(fault(ErrorCode::FrameSizeError, "client sent SETTINGS frame with incorrect length"));
         }
-        self.has_settings = true;
         if is_ack {
             return Ok(());
         }

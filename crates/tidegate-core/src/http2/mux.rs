@@ -34,6 +34,14 @@ const CUT_MAX: usize = 64;
 /// Source: nginx, `sendfile_max_chunk`.
 const TURN_BYTES_MAX: u64 = 2 << 20;
 
+/// A stream's window for bodies, once somebody reads them as fast as they come, is between these: the first lets a client
+/// send what most forms have in one go, the second fills a path of 80 Mbit/s and 100 ms.
+const WINDOW_GROWN_BYTES_MIN: i64 = 64 << 10;
+const WINDOW_GROWN_BYTES_MAX: i64 = 1 << 20;
+
+/// Bytes by which the windows of all streams of a connection may grow. They may wait in memory where the readers stop.
+const WINDOW_GROWTH_BYTES_MAX: i64 = 8 << 20;
+
 /// How far sending came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
@@ -58,6 +66,8 @@ pub(crate) struct Mux {
     pub(super) initial_window: Cell<i64>,
     /// What a stream's client may send before somebody reads it.
     pub(super) receive_window: i64,
+    /// Bytes by which the windows of streams may still grow.
+    growth_left: Cell<i64>,
     /// The longest payload that the client takes.
     pub(super) frame_bytes_max: Cell<usize>,
     /// Streams that were ended before the client had said all, the last ones.
@@ -81,6 +91,7 @@ impl Mux {
             send_window: Cell::new(WINDOW_BYTES),
             initial_window: Cell::new(WINDOW_BYTES),
             receive_window: conf.body_preread_bytes(),
+            growth_left: Cell::new(WINDOW_GROWTH_BYTES_MAX),
             frame_bytes_max: Cell::new(FRAME_BYTES_MAX),
             cut: RefCell::default(),
             lingering: RefCell::new(Lingering::new(&conn.default_level().core.keepalive)),
@@ -108,9 +119,16 @@ impl Mux {
     }
     /// Forgets a stream whose request has ended and whose end is queued, or lets it linger where the client has not ended it.
     pub(super) fn remove_if_over(&self, stream: &Stream) {
-        if stream.done.get() && stream.end_queued.get() && !self.linger(stream) {
-            self.forget(stream);
+        if !stream.done.get() || !stream.end_queued.get() {
+            return;
         }
+        match stream.take_fault() {
+            Some(code) if !stream.is_broken() => self.queue_reset(stream.id, code),
+            Some(_) => {}
+            None if self.linger(stream) => return,
+            None => {}
+        }
+        self.forget(stream);
     }
     /// Forgets a stream, whatever has become of it.
     pub(super) fn forget(&self, stream: &Stream) {
@@ -121,9 +139,11 @@ impl Mux {
         let mut streams = self.streams.borrow_mut();
         if let Ok(at) = streams.binary_search_by_key(&stream.id, |other| other.id) {
             streams.remove(at);
+            self.growth_left.set(self.growth_left.get() + stream.window_growth());
         }
     }
-    fn note_cut(&self, id: u32) {
+    /// Remembers a stream that was ended before the client had said all.
+    pub(super) fn note_cut(&self, id: u32) {
         let mut cut = self.cut.borrow_mut();
         if cut.len() >= CUT_MAX {
             cut.pop_front();
@@ -136,6 +156,10 @@ impl Mux {
     /// Whether a stream was ended before the client had said all, not long ago.
     pub(super) fn was_cut(&self, id: u32) -> bool {
         self.cut.borrow().contains(&id)
+    }
+    /// Doubles the window of a stream, as far as it may grow; gives by how much.
+    pub(super) fn widen(&self, window: &Cell<i64>) -> i64 {
+        widen(window, &self.growth_left)
     }
     /// Whether a response waits whose request has ended.
     pub(super) fn has_leftovers(&self) -> bool {
@@ -250,5 +274,33 @@ impl Mux {
             self.remove_if_over(stream);
         });
         self.line.borrow_mut().clear();
+    }
+}
+
+/// Doubles a window, as far as it may grow and `left` lets it; gives by how much.
+fn widen(window: &Cell<i64>, left: &Cell<i64>) -> i64 {
+    let wanted = (window.get() * 2).clamp(WINDOW_GROWN_BYTES_MIN, WINDOW_GROWN_BYTES_MAX);
+    let more = (wanted - window.get()).clamp(0, left.get());
+    left.set(left.get() - more);
+    window.set(window.get() + more);
+    more
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_grow_as_long_as_there_is_leave() {
+        let left = Cell::new(WINDOW_GROWTH_BYTES_MAX);
+        let windows: Vec<Cell<i64>> = (0..16).map(|_| Cell::new(0)).collect();
+        let mut grown = 0;
+        for _ in 0..10 {
+            grown += windows.iter().map(|window| widen(window, &left)).sum::<i64>();
+        }
+        assert_eq!((grown, left.get()), (WINDOW_GROWTH_BYTES_MAX, 0));
+        assert!(windows.iter().all(|window| (WINDOW_GROWN_BYTES_MIN..=WINDOW_GROWN_BYTES_MAX).contains(&window.get())));
+        let wide = Cell::new(4 << 20);
+        assert_eq!(widen(&wide, &Cell::new(WINDOW_GROWTH_BYTES_MAX)), 0);
     }
 }

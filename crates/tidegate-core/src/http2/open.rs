@@ -8,7 +8,11 @@ use std::{
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use tidegate_http::{BadRequest, HeadLimits, HeadOptions, Parsed, http2::ErrorCode, parse_request};
+use tidegate_http::{
+    BadRequest, HeadLimits, HeadOptions, Parsed,
+    http2::{ErrorCode, head::HeadText},
+    parse_request,
+};
 use tidegate_net::counters::COUNTERS;
 
 use super::{
@@ -29,47 +33,48 @@ use crate::{
 };
 
 /// Opens a stream whose header block has been read into `input.head`.
-pub(super) fn open(input: &mut Input, id: u32, end_stream: bool, worker: &Rc<Worker>) -> Result<(), Fault> {
-    if input.farewell == Farewell::Final {
-        // The client learns from GOAWAY that nothing was done.
+///
+/// A malformed one is answered with 400, and the stream is reset behind that (RFC 9113, section 8.1.1).
+pub(super) fn open(
+    input: &mut Input,
+    id: u32,
+    head_bytes: usize,
+    end_stream: bool,
+    worker: &Rc<Worker>,
+) -> Result<(), Fault> {
+    if !has_place(input, id) {
         return Ok(());
     }
-    if input.mux.count() >= input.streams_max {
-        COUNTERS.http2_refused.fetch_add(1, Relaxed);
-        input.note(format_args!("concurrent streams exceeded {}", input.streams_max));
-        input.mux.queue_reset(id, ErrorCode::RefusedStream);
-        return Ok(());
-    }
-    if input.mux.count_all() >= input.streams_max {
-        input.mux.cut_oldest();
-    }
-    let stream = Stream::new(&input.mux, id, end_stream);
+    let stream = Stream::new(&input.mux, id, head_bytes, end_stream);
     input.begin_priority(&stream);
-    begin_tunnel(input, &stream);
-    let conn = &input.mux.conn;
-    let Input { head, limits, .. } = input;
-    let text = match head.finish() {
-        Ok(text) => text,
-        Err(malformed) => {
-            input.note(format_args!("{malformed} while reading client request headers"));
-            input.mux.queue_reset(id, ErrorCode::ProtocolError);
-            return Ok(());
-        }
-    };
-    let (req, verdict) = read_head(conn, &stream, text, limits, worker);
+    if input.head.is_extended_connect() {
+        add_websocket_key(&mut input.head);
+    }
+    let finished = input.head.finish();
+    stream.is_tunnel.set(finished.is_ok() && input.head.is_extended_connect());
+    let (req, verdict) = read_head(&input.mux.conn, &stream, &input.head, &input.limits, worker);
     let length = req.head.borrow().content_length;
-    if end_stream && length.is_some_and(|length| length > 0) {
-        input.note(format_args!("client prematurely closed stream"));
-        input.mux.queue_reset(id, ErrorCode::ProtocolError);
-        recycle(req);
-        return Ok(());
+    let malformed = match finished {
+        Err(malformed) => {
+            req.log(Level::Info, format_args!("{malformed} while reading client request headers"));
+            true
+        }
+        Ok(()) if end_stream && length.is_some_and(|length| length > 0) => {
+            req.log(Level::Info, format_args!("client prematurely closed stream"));
+            true
+        }
+        Ok(()) => false,
+    };
+    if malformed {
+        stream.note_fault(ErrorCode::ProtocolError);
     }
     stream.promised.set(length);
     // What comes on a tunnel is no body.
-    req.body.begin_stream(length, end_stream || stream.is_tunnel.get());
+    begin_body(&req, end_stream || malformed || stream.is_tunnel.get());
     input.mux.add(stream.clone());
     limit_requests(input, &req);
     match verdict {
+        _ if malformed => refuse(&stream, req, worker, 400),
         Ok(()) if !is_served(&input.mux.conn, &req) => {
             req.log(
                 Level::Info,
@@ -80,8 +85,7 @@ pub(super) fn open(input: &mut Input, id: u32, end_stream: bool, worker: &Rc<Wor
         Ok(()) => run(&stream, req, worker, phase::run),
         Err(bad) => {
             req.log(Level::Info, format_args!("{bad} while {}", bad.action()));
-            req.flags().malformed.set(true);
-            run(&stream, req, worker, move |req| phase::reject(req, bad.status()));
+            refuse(&stream, req, worker, bad.status());
         }
     }
     if stream.done.get() && !stream.is_broken() {
@@ -90,27 +94,58 @@ pub(super) fn open(input: &mut Input, id: u32, end_stream: bool, worker: &Rc<Wor
     Ok(())
 }
 
+/// Whether there is a place for one more stream. A client that is told otherwise knows that nothing was done for it.
+fn has_place(input: &mut Input, id: u32) -> bool {
+    if input.farewell == Farewell::Final {
+        // The client learns it from GOAWAY.
+        return false;
+    }
+    if input.mux.count() >= input.streams_max {
+        COUNTERS.http2_refused.fetch_add(1, Relaxed);
+        input.note(format_args!("concurrent streams exceeded {}", input.streams_max));
+        input.mux.queue_reset(id, ErrorCode::RefusedStream);
+        return false;
+    }
+    if input.mux.count_all() >= input.streams_max {
+        input.mux.cut_oldest();
+    }
+    true
+}
+
+/// Answers a request that cannot be understood.
+fn refuse(stream: &Rc<Stream>, req: Rc<Request>, worker: &Rc<Worker>, status: u16) {
+    req.flags().malformed.set(true);
+    run(stream, req, worker, move |req| phase::reject(req, status));
+}
+
+/// Says how the body of a request ends; `ended`: it has none.
+fn begin_body(req: &Request, ended: bool) {
+    let length = req.head.borrow().content_length;
+    req.body.begin_stream(length, ended);
+    if !ended && length.is_none() {
+        // Whoever asks how long it is hears what a body in chunks would make him hear. Source: nginx, `ngx_http_v2_run_request`.
+        req.head.borrow_mut().chunked = true;
+    }
+}
+
 /// Whether the server that the client names speaks HTTP/2.
 fn is_served(conn: &Connection, req: &Request) -> bool {
     is_on(req.level()) || conn.listens_http2()
 }
 
-/// Takes note that the client wants to speak another protocol on the stream.
-fn begin_tunnel(input: &mut Input, stream: &Stream) {
-    if input.head.is_extended_connect() {
-        stream.is_tunnel.set(true);
-        let mut key = [0; 16];
-        // It is no secret; whatever it is, the server behind takes it.
-        let _ = getrandom::fill(&mut key);
-        input.head.add_websocket_key(BASE64_STANDARD.encode(key).as_bytes());
-    }
+/// Gives a request for another protocol on its stream the key that servers of HTTP/1 want.
+fn add_websocket_key(head: &mut HeadText) {
+    let mut key = [0; 16];
+    // It is no secret; whatever it is, the server behind takes it.
+    let _ = getrandom::fill(&mut key);
+    head.add_websocket_key(BASE64_STANDARD.encode(key).as_bytes());
 }
 
 /// Makes a request of a head.
 fn read_head(
     conn: &Connection,
     stream: &Rc<Stream>,
-    text: &[u8],
+    head: &HeadText,
     limits: &HeadLimits,
     worker: &Worker,
 ) -> (Rc<Request>, Result<(), BadRequest>) {
@@ -120,15 +155,22 @@ fn read_head(
     unshared(&mut req).attach(Client::http2(stream.clone()));
     req.start_ms.set(clock::steady_ms());
     let options = HeadOptions { framed: true, ..conn.config().default_http(conn.port).head_options() };
-    let parsed = parse_request(text, limits, &options, unshared(&mut req).head.get_mut());
+    let text = head.text();
+    // A pseudo-header is no field.
+    let fields_max = limits.fields_max.saturating_add(usize::from(head.has_authority()));
+    let limits = HeadLimits { fields_max, ..*limits };
+    let parsed = parse_request(text, &limits, &options, unshared(&mut req).head.get_mut());
     let verdict = match parsed {
         Ok(Parsed::Complete(_)) => {
             let begun = begin(&mut req);
             note_ignored_lines(&req);
             begun
         }
-        // The text is a whole head, so it ends before its end only if it is too long.
-        Ok(Parsed::Partial) => Err(BadRequest::InvalidRequest),
+        // The text is a whole head, or nothing where not even the target can be understood.
+        Ok(Parsed::Partial) => {
+            begin_unfinished(&mut req);
+            Err(BadRequest::InvalidRequest)
+        }
         Err(bad) => {
             unshared(&mut req).head.get_mut().keep_bad_line(text);
             begin_unfinished(&mut req);

@@ -59,6 +59,7 @@ pub(crate) async fn serve(conn: &Rc<Connection>, worker: &Rc<Worker>) {
         worker,
         quiet_since_ms: now_ms,
         moved_ms: now_ms,
+        coming_head: None,
         farewell_until_ms: 0,
         is_wanted_gone: false,
     };
@@ -104,6 +105,8 @@ struct Serving<'a> {
     quiet_since_ms: u64,
     /// When output last moved, or there was none.
     moved_ms: u64,
+    /// The stream of a head that is coming, and since when, in milliseconds.
+    coming_head: Option<(u32, u64)>,
     /// Until when the client has time to hear of the end.
     farewell_until_ms: u64,
     /// Its place is wanted for others.
@@ -142,9 +145,11 @@ impl Serving<'_> {
 
     /// Does what it is time for.
     fn look_at_time(&mut self) {
-        let Input { mux, farewell, .. } = &self.input;
+        let Input { mux, .. } = &self.input;
         let now_ms = clock::steady_ms();
         mux.cut_late(now_ms);
+        self.look_at_head(now_ms);
+        let Input { farewell, .. } = &self.input;
         let is_over = *farewell == Farewell::Announced && now_ms >= self.farewell_until_ms;
         if is_over || *farewell == Farewell::Heard {
             self.go_away();
@@ -153,6 +158,27 @@ impl Serving<'_> {
             // The connection lingers in their place.
             self.input.mux.cut_late(u64::MAX);
         }
+    }
+
+    /// Gives up a request whose head does not come in time.
+    fn look_at_head(&mut self, now_ms: u64) {
+        let former = self.coming_head;
+        let since_ms = |id| former.filter(|&(former, _)| former == id).map_or(now_ms, |(_, since_ms)| since_ms);
+        self.coming_head = self.input.unfinished_head().map(|id| (id, since_ms(id)));
+        if let Some((id, _)) = self.coming_head
+            && self.head_deadline_ms().is_some_and(|deadline_ms| deadline_ms <= now_ms)
+        {
+            self.input.give_up_head(id);
+            self.coming_head = None;
+            // What else comes has the time that any connection without requests has.
+            self.quiet_since_ms = now_ms;
+        }
+    }
+
+    /// When a head that is coming has taken too long.
+    fn head_deadline_ms(&self) -> Option<u64> {
+        let limit_ms = self.input.mux.conn.default_level().core.http.client_header_timeout_ms();
+        self.coming_head.filter(|_| limit_ms > 0).map(|(_, since_ms)| since_ms + limit_ms)
     }
 
     fn unsent(&self) -> u64 {
@@ -252,7 +278,7 @@ impl Serving<'_> {
         }
         let farewell_ms = (self.input.farewell == Farewell::Announced).then_some(self.farewell_until_ms);
         let lingering_ms = self.input.mux.lingering.borrow().deadline_ms();
-        let first_ms = [deadline_ms, farewell_ms, lingering_ms].into_iter().flatten().min();
+        let first_ms = [deadline_ms, self.head_deadline_ms(), farewell_ms, lingering_ms].into_iter().flatten().min();
         Ok(first_ms.map_or(0, |first_ms| first_ms.saturating_sub(now_ms).max(1)))
     }
 
@@ -262,7 +288,9 @@ impl Serving<'_> {
         let core = &mux.conn.default_level().core;
         let (since_ms, limit_ms) = if self.unsent() > 0 {
             (self.moved_ms, core.http.send_timeout_ms())
-        } else if mux.count() == 0 && self.input.awaits_rest() {
+        } else if mux.count() == 0 && self.coming_head.is_some() {
+            return None;
+        } else if mux.count() == 0 && self.input.awaits_first() {
             (self.quiet_since_ms, core.http.client_header_timeout_ms())
         } else if mux.count() == 0 {
             (self.quiet_since_ms, core.keepalive.timeout_ms().max(1))

@@ -25,6 +25,8 @@ use crate::{clock, connection::Connection, deadline::Deadline, output_queue::Out
 pub struct Stream {
     pub(super) mux: Rc<Mux>,
     pub(super) id: u32,
+    /// Bytes of the request's header block.
+    head_bytes: u64,
     /// The head, until it is queued on the connection.
     head: RefCell<Vec<u8>>,
     pub(crate) output: RefCell<OutputQueue>,
@@ -49,10 +51,16 @@ pub struct Stream {
     pub(super) was_reset: Cell<bool>,
     /// Bytes that the client may still send.
     pub(super) receive_window: Cell<i64>,
+    /// Bytes that the client may have sent and nobody has used; it grows while they are used as fast as they come.
+    window: Cell<i64>,
     /// Bytes that were used and for which the client has got no leave.
     used: Cell<u32>,
     /// Bytes that `Content-Length` promises and that have not come.
     pub(super) promised: Cell<Option<u64>>,
+    /// What the client did wrong on it: the stream is reset for that behind its response.
+    fault: Cell<Option<ErrorCode>>,
+    /// The client did not send in time what the request waited for.
+    timed_out: Cell<bool>,
     /// Nothing more can be sent, since the stream was reset or the connection broke.
     broken: Cell<bool>,
     /// The request has ended.
@@ -73,10 +81,11 @@ pub(super) enum Turn {
 }
 
 impl Stream {
-    pub(super) fn new(mux: &Rc<Mux>, id: u32, input_ended: bool) -> Rc<Self> {
+    pub(super) fn new(mux: &Rc<Mux>, id: u32, head_bytes: usize, input_ended: bool) -> Rc<Self> {
         Rc::new(Stream {
             mux: mux.clone(),
             id,
+            head_bytes: head_bytes as u64,
             head: RefCell::default(),
             output: RefCell::default(),
             trailers: RefCell::default(),
@@ -91,8 +100,11 @@ impl Stream {
             input_ended: Cell::new(input_ended),
             was_reset: Cell::new(false),
             receive_window: Cell::new(mux.receive_window),
+            window: Cell::new(mux.receive_window),
             used: Cell::new(0),
             promised: Cell::new(None),
+            fault: Cell::new(None),
+            timed_out: Cell::new(false),
             broken: Cell::new(false),
             done: Cell::new(false),
             waiting: RefCell::default(),
@@ -107,9 +119,13 @@ impl Stream {
     pub fn is_broken(&self) -> bool {
         self.broken.get() || self.mux.conn.is_broken()
     }
-    /// Whether the client has sent all of its request.
+    /// Bytes of the request's header block.
+    pub(crate) fn head_bytes(&self) -> u64 {
+        self.head_bytes
+    }
+    /// Whether the client has sent all of its request, and it makes sense.
     pub(crate) fn is_input_whole(&self) -> bool {
-        self.input_ended.get()
+        self.input_ended.get() && !self.is_malformed()
     }
 
     /// Takes the head of the response. It waits for the body, or its end, as long as nobody wants it sent.
@@ -134,9 +150,35 @@ impl Stream {
         let has_end = self.end_queued.replace(true);
         let is_over = has_end && self.input_ended.get();
         if !is_over && !self.broken.get() {
-            self.mux.queue_reset(self.id, if has_end { ErrorCode::NoError } else { code });
+            let code = match self.fault.get() {
+                Some(fault) => fault,
+                None if has_end => ErrorCode::NoError,
+                // Source: nginx, `ngx_http_v2_close_stream`.
+                None if self.timed_out.get() => ErrorCode::ProtocolError,
+                None => code,
+            };
+            self.mux.queue_reset(self.id, code);
         }
         self.break_off();
+    }
+    /// Takes note that the client did not send in time what the request waited for.
+    pub(crate) fn note_timeout(&self) {
+        self.timed_out.set(true);
+    }
+    /// Takes note that the request is malformed. Who reads it learns that; the response may still come, and then the reset
+    /// (RFC 9113, section 8.1.1).
+    pub(super) fn note_fault(&self, code: ErrorCode) {
+        self.fault.set(Some(code));
+        *self.input.borrow_mut() = Vec::new();
+        self.wake();
+    }
+    /// Whether the request is malformed.
+    pub(crate) fn is_malformed(&self) -> bool {
+        self.fault.get().is_some()
+    }
+    /// What the client did wrong and has not been told, if anything.
+    pub(super) fn take_fault(&self) -> Option<ErrorCode> {
+        self.fault.take()
     }
     /// Gives the stream up since the client breaks the rules on it.
     pub(super) fn reject(&self, code: ErrorCode) {
@@ -231,6 +273,11 @@ impl Stream {
         self.output.borrow().len()
     }
 
+    /// Whether the client has given leave for so many bytes.
+    pub(crate) fn has_leave_for(&self, bytes: u64) -> bool {
+        let window = self.send_window.get().min(self.mux.send_window.get());
+        bytes == 0 || u64::try_from(window).is_ok_and(|window| bytes <= window)
+    }
     /// Sends what the client takes at once; answers whether that was all.
     pub(crate) fn write_now(self: &Rc<Self>) -> io::Result<bool> {
         if self.is_broken() {
@@ -273,8 +320,14 @@ impl Stream {
         read.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
     }
     /// How many bytes of the request are there; 0 at its end.
+    ///
+    /// # Errors
+    /// `InvalidData` when the request is malformed; `ConnectionAborted` when the client has gone.
     pub(crate) fn poll_read_more(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.credit();
+        if self.is_malformed() {
+            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+        }
         match self.input.borrow().len() {
             0 if self.input_ended.get() => Poll::Ready(Ok(0)),
             0 if self.is_broken() => Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
@@ -289,15 +342,24 @@ impl Stream {
     pub(crate) fn note_used(&self, bytes: usize) {
         self.used.set(self.used.get().saturating_add(bytes as u32));
     }
-    /// Gives leave for as much as was used, when that is worth a frame.
+    /// Gives leave for as much as was used, and for more the next time, when that is worth a frame.
     pub(super) fn credit(&self) {
-        let used = self.used.get();
-        let is_worth_it = i64::from(used) * 2 >= self.mux.receive_window || self.receive_window.get() <= 0;
-        if used > 0 && is_worth_it && !self.input_ended.get() && !self.broken.get() {
-            self.used.set(0);
-            self.receive_window.set(self.receive_window.get() + i64::from(used));
-            self.mux.queue_window_update(self.id, used);
+        let (used, left) = (i64::from(self.used.get()), self.receive_window.get());
+        let is_worth_it = used > 0 && (used * 2 >= self.window.get() || left <= 0);
+        // Not a byte may come without leave where `http2_body_preread_size` is 0.
+        let is_first = self.window.get() == 0 && self.input.borrow().is_empty();
+        let is_wanted = self.promised.get().is_none_or(|promised| promised > left.unsigned_abs());
+        if !(is_worth_it || is_first) || !is_wanted || self.input_ended.get() || self.broken.get() {
+            return;
         }
+        let more = used + self.mux.widen(&self.window);
+        self.used.set(0);
+        self.receive_window.set(left + more);
+        self.mux.queue_window_update(self.id, more as u32);
+    }
+    /// Bytes that the window has grown by.
+    pub(super) fn window_growth(&self) -> i64 {
+        self.window.get() - self.mux.receive_window
     }
 
     /// Waits until the client is gone or does not want the response any more.

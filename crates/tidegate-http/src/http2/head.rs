@@ -162,14 +162,32 @@ impl HeadText {
         }
     }
 
-    /// The head as text. An extended CONNECT becomes the request of HTTP/1 that means the same: a GET with `Upgrade`.
+    /// The head as text, when [`finish`](Self::finish) was called.
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+    /// Whether the client has said which host is meant in the protocol's own way.
+    pub fn has_authority(&self) -> bool {
+        self.seen.authority
+    }
+
+    /// Makes text of the head. An extended CONNECT becomes the request of HTTP/1 that means the same: a GET with `Upgrade`.
     ///
     /// # Errors
-    /// See [`Malformed`].
-    pub fn finish(&mut self) -> Result<&[u8], Malformed> {
-        if let Some(malformed) = self.malformed {
-            return Err(malformed);
+    /// See [`Malformed`]. The text then has as much of the head as can be understood for sure: method, target and host,
+    /// or nothing.
+    pub fn finish(&mut self) -> Result<(), Malformed> {
+        let finished = match self.malformed {
+            Some(malformed) => Err(malformed),
+            None => self.write_text(),
+        };
+        if finished.is_err() {
+            self.write_remains();
         }
+        finished
+    }
+
+    fn write_text(&mut self) -> Result<(), Malformed> {
         let is_extended = self.seen.protocol;
         let is_connect = self.method == b"CONNECT" && !is_extended;
         if is_extended {
@@ -188,9 +206,8 @@ impl HeadText {
             return Err(Malformed::Pseudo);
         }
         let target = if is_connect && self.path.is_empty() { &self.authority } else { &self.path };
-        // Anything else would say which server is meant, or be more than a target.
-        let is_whole = (is_connect && self.path.is_empty()) || target.starts_with(b"/") || *target == b"*";
-        if !is_whole || target.iter().any(|&byte| byte <= b' ' || byte == 0x7f) {
+        let is_authority = is_connect && self.path.is_empty();
+        if !(is_authority && target.iter().all(|&byte| is_graphic(byte)) || is_target(target)) {
             return Err(Malformed::Pseudo);
         }
         let text = &mut self.text;
@@ -209,8 +226,32 @@ impl HeadText {
             add_line(text, b"cookie", &self.cookie);
         }
         text.extend_from_slice(b"\r\n");
-        Ok(text)
+        Ok(())
     }
+
+    fn write_remains(&mut self) {
+        let HeadText { method, path, authority, text, .. } = self;
+        if method.is_empty() || !method.iter().all(|&byte| is_token(byte)) || !is_target(path) {
+            return;
+        }
+        for piece in [method, &b" "[..], path, b" HTTP/2.0\r\n"] {
+            text.extend_from_slice(piece);
+        }
+        if !authority.is_empty() {
+            add_line(text, b"host", authority);
+        }
+        text.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Whether these bytes are a path with its arguments, or `*`. Anything else would say which server is meant, or be more
+/// than a target.
+fn is_target(bytes: &[u8]) -> bool {
+    (bytes.starts_with(b"/") || bytes == b"*") && bytes.iter().all(|&byte| is_graphic(byte))
+}
+
+fn is_graphic(byte: u8) -> bool {
+    byte > b' ' && byte != 0x7f
 }
 
 fn add_line(text: &mut Vec<u8>, name: &[u8], value: &[u8]) {
@@ -254,8 +295,9 @@ mod tests {
         for (name, value) in fields {
             head.field(name.as_bytes(), value.as_bytes());
         }
-        let text = head.finish().map(|text| String::from_utf8_lossy(text).into_owned());
-        assert_eq!(text, expected.map(str::to_owned));
+        let finished = head.finish();
+        let text = String::from_utf8_lossy(head.text());
+        assert_eq!(finished.map(|()| &*text), expected);
     }
 
     #[track_caller]
@@ -304,7 +346,8 @@ mod tests {
             }
             assert!(head.is_extended_connect());
             head.add_websocket_key(b"ours");
-            let text = String::from_utf8(head.finish().expect("a head").to_vec()).expect("text");
+            head.finish().expect("a head");
+            let text = String::from_utf8_lossy(head.text());
             assert!(text.ends_with(&format!("\r\nsec-websocket-key: {}\r\n\r\n", key.unwrap_or("ours"))), "{text}");
         }
     }
@@ -335,6 +378,25 @@ mod tests {
     }
 
     #[test]
+    fn what_remains_of_malformed_heads() {
+        let remains = |fields: &[(&str, &str)]| {
+            let mut head = HeadText::default();
+            head.begin(&HeadLimits::default());
+            for (name, value) in fields {
+                head.field(name.as_bytes(), value.as_bytes());
+            }
+            head.finish().expect_err("malformed");
+            String::from_utf8_lossy(head.text()).into_owned()
+        };
+        assert_eq!(remains(&[&GET[..], &[("x-y", "1"), ("A", "1")]].concat()), "GET / HTTP/2.0\r\nhost: a\r\n\r\n");
+        let sent = |method, path| remains(&[(":method", method), (":path", path)]);
+        assert_eq!(sent("GET", "/a?b"), "GET /a?b HTTP/2.0\r\n\r\n");
+        for (method, path) in [("GET", "/ HTTP/1.1"), ("GET", "a"), ("G T", "/"), ("", "/"), ("GET", "")] {
+            assert_eq!(sent(method, path), "");
+        }
+    }
+
+    #[test]
     fn a_bomb_stays_small() {
         let mut head = HeadText::default();
         head.begin(&HeadLimits::default());
@@ -347,6 +409,8 @@ mod tests {
             head.field(b"cookie", &value);
         }
         let max = HeadLimits::default().head_bytes_max();
-        assert!(matches!(head.finish().map(<[u8]>::len), Ok(len) if len > max && len < 2 * max + 3 * 4000));
+        head.finish().expect("a head");
+        let len = head.text().len();
+        assert!(len > max && len < 2 * max + 3 * 4000);
     }
 }
