@@ -77,6 +77,20 @@ impl Seeds {
             b"\0\0\x81\x80\0\x01\0\x01\0\0\0\0\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x02\xc0\x0c",
             b"\x01\x01\x81\x83\0\x01\0\0\0\0\0\0",
         ];
+        let http2: [&[u8]; 4] = [
+            // SETTINGS, then HEADERS of a GET that ends its stream.
+            b"\0\0\0\x04\0\0\0\0\0\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01a",
+            // A file with all the windows there are.
+            b"\0\0\x06\x04\0\0\0\0\0\0\x04\x7f\xff\xff\xff\0\0\x04\x08\0\0\0\0\0\x7f\xff\0\0\
+              \0\0\x09\x01\x05\0\0\0\x03\x82\x86\x44\x02/f\x41\x01a",
+            // A body in two frames, and trailers.
+            b"\0\0\x09\x01\x04\0\0\0\x01\x83\x86\x44\x02/u\x41\x01a\0\0\x02\0\0\0\0\0\x01ab\0\0\x03\0\x08\0\0\0\x01\x01c\0\
+              \0\0\x05\x01\x05\0\0\0\x01\0\x01x\x01y",
+            // CONTINUATION, PRIORITY, PING, RST_STREAM, GOAWAY.
+            b"\0\0\x02\x01\x01\0\0\0\x05\x82\x86\0\0\x06\x09\x04\0\0\0\x05\x44\x02/p\x41\0\
+              \0\0\x05\x02\0\0\0\0\x07\0\0\0\0\x01\0\0\x08\x06\0\0\0\0\0pingpong\0\0\x04\x03\0\0\0\0\x05\0\0\0\x08\
+              \0\0\x08\x07\0\0\0\0\0\0\0\0\x05\0\0\0\0",
+        ];
         let frames: [&[u8]; 4] = [
             b"h\x01\0\0\0\x02",
             b"Q\x08\0\0\0select 1",
@@ -106,6 +120,7 @@ impl Seeds {
             ("proxy_protocol", &proxy),
             ("dns_replies", &dns),
             ("control_frames", &frames),
+            ("http2_connection", &http2),
             ("cosocket_patterns", &patterns),
         ] {
             inputs.iter().for_each(|input| self.add(target, input));

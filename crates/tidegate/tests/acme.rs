@@ -295,6 +295,75 @@ fn issuers_share_a_directory_and_an_account() {
 }
 
 #[test]
+fn accounts_belong_to_those_of_elsewhere() {
+    let (mut site, port) = (Site::new("", ""), free_port());
+    let mut pebble = Pebble::new(&site, site.port, port);
+    let [right, wrong] = ["A", "B"].map(|letter| letter.repeat(64));
+    pebble.require_external_account("kid-1", &right);
+    let issuer = |name: &str, more: &str| {
+        issuer(&pebble, &format!("state_path off; {more}")).replace("acme_issuer test", &format!("acme_issuer {name}"))
+    };
+    let server = |issuer: &str| {
+        format!(
+            "server {{ listen 127.0.0.1:{port} ssl; server_name {issuer}.test; acme_certificate {issuer}; return 200 ok;\n\
+             ssl_certificate $acme_certificate; ssl_certificate_key $acme_certificate_key; }}\n"
+        )
+    };
+    fs::write(site.dir.join("conf/eab.key"), format!("{right}\n")).expect("written");
+    site.write_conf(&format!(
+        "{TELLING} http {{ {}{}{}{} server {{ listen 127.0.0.1:{}; return 200 ok; }} {}{}{}{} }}",
+        issuer("right", "external_account_key kid-1 eab.key;"),
+        issuer("wrong", &format!("external_account_key kid-1 data:{wrong};")),
+        issuer("unknown", &format!("external_account_key kid-2 data:{right};")),
+        issuer("without", ""),
+        site.port,
+        server("right"),
+        server("wrong"),
+        server("unknown"),
+        server("without"),
+    ));
+    pebble.start();
+    site.start();
+    wait_for_certificate(&site, port, "right.test", 1);
+    for name in ["wrong", "unknown", "without"] {
+        site.wait_for_log(&format!("\"{name}\" gave no certificate for {name}.test: API error: "));
+        assert_eq!(shown(port, &format!("{name}.test")).0, "CN=provisional certificate");
+    }
+    // Nobody reads the keys in a log.
+    assert!(!site.log().contains(&right) && !site.log().contains(&wrong), "{}", site.log());
+    site.quit();
+}
+
+#[test]
+fn servers_share_a_directory() {
+    let (mut site, mut other) = (Site::new("", ""), Site::new("", ""));
+    let [port, other_port] = [(); 2].map(|()| free_port());
+    let mut pebble = Pebble::new(&site, site.port, port);
+    let issuer = issuer(&pebble, &format!("state_path {};", site.dir.join("acme_test").display()));
+    let trusted = fs::read(site.dir.join("conf/pebble.crt")).expect("made before");
+    for (site, port) in [(&site, port), (&other, other_port)] {
+        fs::write(site.dir.join("conf/pebble.crt"), &trusted).expect("written");
+        site.write_conf(&format!(
+            "{TELLING} http {{ {issuer} server {{ listen 127.0.0.1:{}; return 200 ok; }}\n\
+             server {{ listen 127.0.0.1:{port} ssl; server_name one.test; acme_certificate test; return 200 ok;\n\
+             ssl_certificate $acme_certificate; ssl_certificate_key $acme_certificate_key; }} }}",
+            site.port
+        ));
+    }
+    pebble.start();
+    site.start();
+    let serial = wait_for_certificate(&site, port, "one.test", 1);
+    // The authority looks at the first server alone, so that the second one could not get any.
+    other.start();
+    eventually("the other server has it", || (shown(other_port, "one.test").1 == serial).then_some(()));
+    assert_eq!(certificates(&site), certificates(&other));
+    assert_eq!((kept(&site).len(), accounts(&site, "acme_test").len()), (1, 1));
+    assert!(!other.log().contains("gave no certificate"), "{}", other.log());
+    other.quit();
+    site.quit();
+}
+
+#[test]
 fn an_authority_that_wants_to_be_asked_later_is_asked_later() {
     let (mut site, front, port) = (Site::new("", ""), free_port(), free_port());
     let mut pebble = Pebble::new(&site, site.port, port);

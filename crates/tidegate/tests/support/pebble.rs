@@ -46,6 +46,16 @@ impl Pebble {
         Self { dir, port, management_port, name_server: name_server(), child: None }
     }
 
+    /// From its next start on, takes only accounts that belong to one of elsewhere, which has this identifier and key (base64url).
+    pub(crate) fn require_external_account(&self, id: &str, key: &str) {
+        let path = self.dir.join("pebble.json");
+        let conf = fs::read_to_string(&path).expect("written before");
+        let more = format!(
+            r#""externalAccountBindingRequired": true, "externalAccountMACKeys": {{ "{id}": "{key}" }}, "domainBlocklist"#
+        );
+        fs::write(path, conf.replacen("\"domainBlocklist", &more, 1)).expect("written");
+    }
+
     /// Starts with an empty memory: whatever it knew is forgotten.
     #[track_caller]
     pub(crate) fn start(&mut self) {
