@@ -3,6 +3,8 @@
 use std::{
     ffi::OsStr,
     fmt,
+    fs::File,
+    io::Read as _,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
@@ -18,6 +20,15 @@ use crate::{files, log::SysError};
 
 /// What stands ahead of a text that takes the place of a file.
 const DATA: &[u8] = b"data:";
+
+/// What a directive names.
+#[derive(Debug)]
+pub(super) enum Source<'a> {
+    /// A text in the configuration.
+    Text(&'a [u8]),
+    /// A file; nothing of it has been read.
+    File(File),
+}
 
 /// Text of a directive, and where it stands.
 #[derive(Debug, Clone)]
@@ -45,12 +56,42 @@ impl Located {
         what: &str,
         parse: impl FnOnce(&[u8]) -> Result<T, PemError>,
     ) -> Result<T, Diagnostic> {
+        self.understand(self.source(conf_dir, what)?, conf_dir, what, parse)
+    }
+
+    /// Opens what it names.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(super) fn source(&self, conf_dir: &Path, what: &str) -> Result<Source<'_>, Diagnostic> {
         if let Some(text) = self.text.strip_prefix(DATA) {
-            return parse(text).map_err(|error| self.unusable(what, "data:", &format_args!("({error})")));
+            return Ok(Source::Text(text));
         }
         let path = full_path(conf_dir, &self.text);
-        let shown = path.display().to_string();
-        let text = files::read(&path).map_err(|error| self.unusable(what, &shown, &SysError(&error)))?;
+        let opened = files::open(&path);
+        opened.map(Source::File).map_err(|error| self.unusable(what, &path.display().to_string(), &SysError(&error)))
+    }
+
+    /// Reads and understands what it names, and was opened.
+    ///
+    /// # Errors
+    /// It cannot be read, or is something else.
+    pub(super) fn understand<T>(
+        &self,
+        source: Source<'_>,
+        conf_dir: &Path,
+        what: &str,
+        parse: impl FnOnce(&[u8]) -> Result<T, PemError>,
+    ) -> Result<T, Diagnostic> {
+        let mut file = match source {
+            Source::Text(text) => {
+                return parse(text).map_err(|error| self.unusable(what, "data:", &format_args!("({error})")));
+            }
+            Source::File(file) => file,
+        };
+        let shown = full_path(conf_dir, &self.text).display().to_string();
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).map_err(|error| self.unusable(what, &shown, &SysError(&error)))?;
         parse(&text).map_err(|error| self.unusable(what, &shown, &format_args!("({error})")))
     }
 

@@ -1,7 +1,7 @@
 //! TLS for clients: certificates, protocols, what clients have to show, and what a request can tell of its connection.
 //!
 //! The stream itself is [`tidegate_net::tls`]; the handshake is a part of [`crate::http1`]. In reading order: `settings` (from
-//! directives to what a handshake needs), [`commands`], [`files`], `keys`, `dynamic` (certificates with variables), `status` (what responders tell of certificates), [`script`] (code that decides in
+//! directives to what a handshake needs), [`commands`], [`files`], `kept` (certificates that a reload need not read), `keys`, `dynamic` (certificates with variables), `status` (what responders tell of certificates), [`script`] (code that decides in
 //! handshakes), `client` (whether a request is served), `variables`.
 //!
 //! Source: nginx, `ngx_http_ssl_module`.
@@ -10,6 +10,7 @@ pub(crate) mod client;
 pub mod commands;
 pub(crate) mod dynamic;
 pub mod files;
+mod kept;
 mod keys;
 pub mod script;
 mod settings;

@@ -22,7 +22,6 @@ use tidegate_conf::{Diagnostic, Diagnostics, Level as Severity};
 use tidegate_ocsp::{Responder, Way, inquiry::Reach};
 use tidegate_tls::{
     ciphers::Choice,
-    client::certified,
     pem,
     server::{AnyClient, ClientRules},
     sessions::TimedSessions,
@@ -34,6 +33,7 @@ use super::{
     Conf, MODULE, Named, SESSIONS_DEFAULT, ServerTls, SessionCache, VerifyClient,
     dynamic::{CacheRules, Dynamic, Pairs},
     files::Located,
+    kept,
     keys::Certificates,
     status::{self, Placed},
 };
@@ -183,6 +183,7 @@ pub(crate) fn load(
             })
             .clone();
     }
+    kept::end_load();
     for listen in listens {
         let Some(span) = listen.ssl else { continue };
         let conf = levels[servers[listen.default.0 as usize].level.0 as usize].conf(&MODULE).with_commands();
@@ -337,15 +338,11 @@ fn pairs(
         _ => None,
     };
     let pair = |(certificate, key): (&Named, &Named)| {
-        let (certificate, key) = (&certificate.located, &key.located);
-        let chain = certificate.load(conf_dir, "certificate", pem::certificates)?;
-        let secret = key.load(conf_dir, "certificate key", |text| pem::key(text, passwords))?;
-        let mut pair = certified(chain, secret, provider).map_err(|error| {
-            let path = super::files::full_path(conf_dir, &key.text);
-            key.unusable("certificate key", &path.display().to_string(), &format_args!("({error})"))
-        })?;
-        pair.ocsp.clone_from(&status);
-        Ok(Arc::new(pair))
+        let bare = kept::pair((&certificate.located, &key.located), conf_dir, passwords, provider)?;
+        Ok(match &status {
+            None => bare,
+            Some(_) => Arc::new(CertifiedKey { ocsp: status.clone(), ..(*bare).clone() }),
+        })
     };
     conf.certificates.iter().zip(&conf.keys).map(pair).collect()
 }

@@ -1,0 +1,162 @@
+//! Certificates with their keys that were read for an earlier configuration: a reload reads only files that have changed.
+//!
+//! What this does not know: whether a file may be opened. Each is, at every load; only its content is not asked for.
+//!
+//! Source: nginx, "ssl_object_cache_inheritable".
+
+use std::{
+    collections::HashMap,
+    fs::{File, Metadata},
+    hash::Hash,
+    io,
+    os::unix::fs::MetadataExt as _,
+    path::Path,
+    sync::{Arc, LazyLock, Mutex, PoisonError},
+};
+
+use rustls::{crypto::CryptoProvider, sign::CertifiedKey};
+use tidegate_conf::Diagnostic;
+use tidegate_tls::{client::certified, pem};
+
+use super::files::{Located, Source, full_path};
+
+/// What tells one content of a file from another.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Identity {
+    fn of(file: &File) -> io::Result<Self> {
+        let metadata: Metadata = file.metadata()?;
+        Ok(Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+}
+
+/// All that a certificate with its key is made of. How keys are loaded is the same for all providers that there are here.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Sources {
+    certificate: Identity,
+    key: Identity,
+    passwords: Vec<Vec<u8>>,
+}
+
+/// Values of configurations, as many as those name that were loaded last or are still used.
+struct Kept<K, T> {
+    values: HashMap<K, (Arc<T>, u64)>,
+    /// Loads that have ended.
+    loads: u64,
+}
+
+impl<K: Eq + Hash, T> Kept<K, T> {
+    fn new() -> Self {
+        Self { values: HashMap::new(), loads: 0 }
+    }
+    fn find(&mut self, key: &K) -> Option<Arc<T>> {
+        let (value, seen) = self.values.get_mut(key)?;
+        *seen = self.loads;
+        Some(value.clone())
+    }
+    fn put(&mut self, key: K, value: Arc<T>) {
+        self.values.insert(key, (value, self.loads));
+    }
+    /// Forgets what the load that ends has not named and no configuration uses.
+    fn end_load(&mut self) {
+        let loads = self.loads;
+        self.values.retain(|_, (value, seen)| *seen == loads || Arc::strong_count(value) > 1);
+        self.loads += 1;
+    }
+}
+
+static KEPT: LazyLock<Mutex<Kept<Sources, CertifiedKey>>> = LazyLock::new(|| Mutex::new(Kept::new()));
+
+/// A certificate with its key, read unless they are as they were.
+///
+/// # Errors
+/// A file cannot be read, is something else, or the key is another certificate's.
+pub(super) fn pair(
+    (certificate, key): (&Located, &Located),
+    conf_dir: &Path,
+    passwords: &[Vec<u8>],
+    provider: &CryptoProvider,
+) -> Result<Arc<CertifiedKey>, Diagnostic> {
+    const WHAT: [&str; 2] = ["certificate", "certificate key"];
+    let chain_source = certificate.source(conf_dir, WHAT[0])?;
+    let key_source = key.source(conf_dir, WHAT[1])?;
+    // A file that does not say what it is, is read; that tells what is wrong.
+    let sources = match (&chain_source, &key_source) {
+        (Source::File(chain), Source::File(secret)) => {
+            let identities = Identity::of(chain).and_then(|chain| Ok((chain, Identity::of(secret)?))).ok();
+            identities.map(|(certificate, key)| Sources { certificate, key, passwords: passwords.to_vec() })
+        }
+        _ => None,
+    };
+    let kept = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(found) = sources.as_ref().and_then(|sources| kept().find(sources)) {
+        return Ok(found);
+    }
+    let chain = certificate.understand(chain_source, conf_dir, WHAT[0], pem::certificates)?;
+    let secret = key.understand(key_source, conf_dir, WHAT[1], |text| pem::key(text, passwords))?;
+    let pair = certified(chain, secret, provider).map(Arc::new).map_err(|error| {
+        let path = full_path(conf_dir, &key.text);
+        key.unusable(WHAT[1], &path.display().to_string(), &format_args!("({error})"))
+    })?;
+    if let Some(sources) = sources {
+        kept().put(sources, pair.clone());
+    }
+    Ok(pair)
+}
+
+/// All certificates of a configuration have been asked for.
+pub(super) fn end_load() {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner).end_load();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_used_or_was_named_last_is_kept() {
+        let mut kept = Kept::new();
+        let used = Arc::new("used");
+        kept.put(1, used.clone());
+        kept.put(2, Arc::new("named"));
+        kept.put(3, Arc::new("forgotten"));
+        kept.end_load();
+        assert!(kept.find(&2).is_some());
+        kept.end_load();
+        assert_eq!(kept.values.len(), 2);
+        drop(used);
+        kept.end_load();
+        assert!(kept.values.is_empty());
+    }
+
+    #[test]
+    fn another_content_is_another_file() {
+        let path = std::env::temp_dir().join(format!("tidegate-kept-{}", std::process::id()));
+        let identity = || Identity::of(&File::open(&path).expect("opened")).expect("told");
+        std::fs::write(&path, "one").expect("written");
+        let first = identity();
+        assert_eq!(identity(), first);
+        std::fs::write(&path, "longer").expect("written");
+        let second = identity();
+        assert_ne!(second, first);
+        // The same text in another file of this name.
+        let other = path.with_extension("other");
+        std::fs::write(&other, "longer").expect("written");
+        std::fs::rename(&other, &path).expect("renamed");
+        assert_ne!(identity(), second);
+        std::fs::remove_file(path).expect("removed");
+    }
+}
