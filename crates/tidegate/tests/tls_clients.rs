@@ -92,8 +92,15 @@ impl Gate {
 }
 
 fn identity(authority: &Authority, common_name: &str) -> Identity {
+    // As long as anything.
+    identity_for((1975, 4096), authority, common_name)
+}
+
+/// A certificate that is good from the beginning of one year to that of another.
+fn identity_for((from, until): (i32, i32), authority: &Authority, common_name: &str) -> Identity {
     let key = KeyPair::generate().expect("a key");
     let mut params = CertificateParams::new(Vec::new()).expect("no names");
+    [params.not_before, params.not_after] = [from, until].map(|year| rcgen::date_time_ymd(year, 1, 1));
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::OrganizationName, "Tide, Inc");
     params.distinguished_name.push(DnType::CommonName, common_name);
@@ -106,6 +113,14 @@ fn each_way_of_asking() {
     let mut gate = Gate::start("");
     let stranger = identity(&Authority::named("stranger"), "mallory");
     let known = identity(&gate.clients, "alice");
+    for (years, why) in [((2001, 2002), "certificate has expired"), ((4000, 4001), "certificate is not yet valid")] {
+        let client = gate.client(&identity_for(years, &gate.clients, "alice"), &[&TLS12, &TLS13]);
+        // Any authority will do at the last one, not any time.
+        for server in ["on.test", "optional.test", "any.test"] {
+            assert_eq!(gate.ask(&client, server, server), format!("403 495 FAILED:{why}"));
+        }
+        assert_eq!(gate.ask(&client, "off.test", "off.test"), "200 NONE|||.");
+    }
     for version in [&TLS12, &TLS13] {
         let [nobody, stranger, known] = [&None, &stranger, &known].map(|identity| gate.client(identity, &[version]));
         let name = "CN=alice,O=Tide\\, Inc|";
