@@ -38,7 +38,7 @@ const META_WORDS_MAX: usize = 20;
 /// Longest opaque token, its letter included.
 const OPAQUE_BYTES_MAX: usize = 32;
 /// Longer times of expiry are seconds since 1970.
-const RELATIVE_SECONDS_MAX: i32 = 60 * 60 * 24 * 30;
+const RELATIVE_SECONDS_MAX: i64 = 60 * 60 * 24 * 30;
 /// What an item needs in memcached beside its key and value.
 const ITEM_BYTES: usize = 60;
 
@@ -57,7 +57,7 @@ pub mod error {
 
 /// When an item expires, as clients say it: 0 for never, seconds from now, or seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exptime(pub i32);
+pub struct Exptime(pub i64);
 
 impl Exptime {
     /// Never.
@@ -68,8 +68,8 @@ impl Exptime {
         match self.0 {
             0 => 0,
             ..0 => 1,
-            seconds if seconds <= RELATIVE_SECONDS_MAX => now_s + u64::from(seconds.unsigned_abs()),
-            at => u64::from(at.unsigned_abs()),
+            seconds if seconds <= RELATIVE_SECONDS_MAX => now_s + seconds.unsigned_abs(),
+            at => at.unsigned_abs(),
         }
     }
 }

@@ -88,7 +88,9 @@ fn times_of_expiry() {
     assert_eq!(Exptime(-1).at(now_s), 1);
     assert_eq!(Exptime(2_592_000).at(now_s), now_s + 2_592_000);
     assert_eq!(Exptime(2_592_001).at(now_s), 2_592_001);
-    assert_eq!(Exptime(i32::MAX).at(now_s), i32::MAX as u64);
+    assert_eq!(Exptime(4_102_444_800).at(now_s), 4_102_444_800, "behind 2038");
+    assert_eq!(Exptime(i64::MAX).at(now_s), i64::MAX as u64);
+    assert_eq!(Exptime(i64::MIN).at(now_s), 1);
 }
 
 #[test]

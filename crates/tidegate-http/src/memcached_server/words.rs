@@ -44,12 +44,12 @@ pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
     })
 }
 
-/// A whole number of 32 bits.
-pub(super) fn signed(word: &[u8]) -> Option<i32> {
+/// A whole number of 64 bits. memcached takes times behind 2038 for ones that are over.
+pub(super) fn signed(word: &[u8]) -> Option<i64> {
     match word.strip_prefix(b"-") {
         Some([b'+', ..]) => None,
-        Some(digits) => i32::try_from(-i128::from(unsigned(digits)?)).ok(),
-        None => i32::try_from(unsigned(word)?).ok(),
+        Some(digits) => i64::try_from(-i128::from(unsigned(digits)?)).ok(),
+        None => i64::try_from(unsigned(word)?).ok(),
     }
 }
 
@@ -72,9 +72,9 @@ mod tests {
         for bad in ["18446744073709551616", "", "+", "++1", "-1", "1x", "x"] {
             assert_eq!(unsigned(bad.as_bytes()), None, "{bad}");
         }
-        assert_eq!(signed(b"-2147483648"), Some(i32::MIN));
+        assert_eq!(signed(b"-9223372036854775808"), Some(i64::MIN));
         assert_eq!(signed(b"+7"), Some(7));
-        for bad in ["2147483648", "-2147483649", "-", "-+1", "--1", "1.5", "-18446744073709551615"] {
+        for bad in ["9223372036854775808", "-9223372036854775809", "-", "-+1", "--1", "1.5", "-18446744073709551615"] {
             assert_eq!(signed(bad.as_bytes()), None, "{bad}");
         }
     }
