@@ -189,6 +189,37 @@ fn what_has_no_result_comes_again_as_often_as_wanted() {
 }
 
 #[test]
+fn many_results_are_saved_and_many_messages_come_again_together() {
+    let site = started();
+    let port = site.port;
+    let texts: Vec<String> = (1..=150).map(|id| format!("text {id}")).collect();
+    assert_eq!(post(port, &json!({"q": texts, "r": ["c"]})).0, 200);
+    let all: Vec<u64> = (1..=150).collect();
+    assert_eq!(got(port, "bob", &json!({"max": 200})), all);
+    assert_eq!(got(port, "eve", &json!({"max": 200})), all);
+    assert_eq!(pull(port, &json!({"receiver": "bob", "timeout": 0, "queues": {"r": {}}})).0, 200);
+    // Those of 1 to 100, each its own; one that nobody has had, and another queue's.
+    let mut results: serde_json::Map<String, Value> = (1..=100).map(|id| (id.to_string(), json!(id * 3))).collect();
+    results.insert("999".into(), json!("nobody's"));
+    let saved = pull(port, &json!({"receiver": "bob", "results": {"q": results, "r": {"1": "other"}}}));
+    assert_eq!(saved, (200, String::new()));
+    let count = "SELECT COUNT(*) AS n FROM q_rst WHERE receiver = 'bob' AND status = 'finished' \
+                 AND result = CAST(m_id * 3 AS CHAR)";
+    assert_eq!(sql(port, count), json!([{"n": 100}]));
+    let others = sql(port, "SELECT COUNT(*) AS n FROM q_rst WHERE receiver = 'eve' AND status <> 'processing'");
+    assert_eq!(others, json!([{"n": 0}]));
+    assert_eq!(sql(port, "SELECT status, result FROM r_rst"), json!([{"status": "finished", "result": "other"}]));
+
+    // More than are read at once come again with one answer, in their order; what has a result does not.
+    let now = json!({"fail_timeout": 0, "retry_num": 2, "max": 40});
+    let again = || eventually("they come again", || Some(got(port, "bob", &now)).filter(|ids| !ids.is_empty()));
+    assert_eq!(again(), (101..=140).collect::<Vec<u64>>());
+    let failed = sql(port, "SELECT COUNT(*) AS n FROM q_rst WHERE receiver = 'bob' AND fail_count = 1");
+    assert_eq!(failed, json!([{"n": 40}]));
+    finish(site);
+}
+
+#[test]
 fn bad_requests_are_refused_and_store_nothing() {
     let site = started();
     let port = site.port;

@@ -1,6 +1,6 @@
 //! `POST pull`: a receiver says what it has done, and gets the next messages.
 
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 
 use serde_json::Value as Json;
 use tidegate_core::{phase::Step, request::Request};
@@ -20,6 +20,8 @@ use crate::queue::gather::{bytes, number};
 const MESSAGES_MAX: u64 = 1000;
 /// Messages that are read together.
 const READ_TOGETHER: u64 = 16;
+/// Results that are saved together.
+const SAVE_TOGETHER: usize = 64;
 /// When an answer has messages of so many bytes no more are read for it.
 const ANSWER_BYTES: usize = 8 << 20;
 /// How often somebody looks anew who finds that another one was faster.
@@ -47,11 +49,10 @@ enum Start {
     New,
 }
 
-/// A result of a receiver.
-struct Outcome<'a> {
+/// Results of a receiver for one queue, by the numbers of messages.
+struct Outcomes<'a> {
     queue: &'a str,
-    id: u64,
-    result: String,
+    results: BTreeMap<u64, String>,
 }
 
 /// Saves results, and waits for messages if some are wanted. `None` if the time is over.
@@ -232,18 +233,30 @@ async fn again(
     let name = Param::Bytes(receiver.to_owned().into());
     let sql = format!(
         "SELECT m.id, m.sender, m.message, m.created_time, r.fail_count FROM {results} r JOIN {messages} m ON m.id = r.m_id \
-         WHERE r.receiver = ? AND r.status = 'processing' \
+         WHERE r.receiver = ? AND r.status = 'processing' AND r.m_id > ? \
          AND IF(r.fail_count = 0, r.created_time, r.updated_time) < NOW(3) - INTERVAL ? MICROSECOND \
          ORDER BY r.m_id LIMIT ?"
     );
     let micros = u64::try_from(wanted.fail_timeout.as_micros()).unwrap_or(u64::MAX);
     database.rest();
     let _turn = turn(schema, wanted.queue, receiver).await;
-    let params = [name.clone(), Param::Uint(micros), Param::Uint(wanted.max.min(READ_TOGETHER))];
-    let rows = database.find(&sql, &params).await?;
+    let (mut rows, mut size, mut behind) = (Vec::new(), 0, 0);
+    while (rows.len() as u64) < wanted.max && size < ANSWER_BYTES {
+        let together = READ_TOGETHER.min(wanted.max - rows.len() as u64);
+        let params = [name.clone(), Param::Uint(behind), Param::Uint(micros), Param::Uint(together)];
+        let found = database.find(&sql, &params).await?;
+        let is_all = (found.len() as u64) < together;
+        size += found.iter().map(|row| message_of(row).message.len()).sum::<usize>();
+        behind = found.last().map_or(behind, |row| number(row.first()));
+        rows.extend(found);
+        if is_all {
+            break;
+        }
+    }
     if rows.is_empty() {
         return Ok(Vec::new());
     }
+    // One statement: the messages of an answer have failed once more together or not at all.
     let places = vec!["?"; rows.len()].join(",");
     let failing = format!(
         "UPDATE {results} SET status = IF(fail_count + 1 >= ?, 'failed', 'processing'), fail_count = fail_count + 1 \
@@ -258,13 +271,24 @@ async fn again(
     Ok(rows.iter().filter(is_wanted).map(told).collect())
 }
 
-/// Saves results.
-async fn save(database: &mut Database, receiver: &str, outcomes: Vec<Outcome<'_>>) -> Result<(), QueryError> {
-    for Outcome { queue, id, result } in outcomes {
-        let results = database.table(queue, "rst");
-        let sql = format!("UPDATE {results} SET status = 'finished', result = ? WHERE m_id = ? AND receiver = ?");
-        let params = [Param::Bytes(result.into()), Param::Uint(id), Param::Bytes(receiver.to_owned().into())];
-        database.run(&sql, &params).await?;
+/// Saves results, many with one commit.
+async fn save(database: &mut Database, receiver: &str, outcomes: Vec<Outcomes<'_>>) -> Result<(), QueryError> {
+    for Outcomes { queue, results } in outcomes {
+        let table = database.table(queue, "rst");
+        let results: Vec<(u64, String)> = results.into_iter().collect();
+        for together in results.chunks(SAVE_TOGETHER) {
+            let cases = " WHEN ? THEN ?".repeat(together.len());
+            let places = vec!["?"; together.len()].join(",");
+            let sql = format!(
+                "UPDATE {table} SET status = 'finished', result = CASE m_id{cases} END \
+                 WHERE receiver = ? AND m_id IN ({places})"
+            );
+            let named = |(id, result): &(u64, String)| [Param::Uint(*id), Param::Bytes(result.clone().into())];
+            let mut params: Vec<Param> = together.iter().flat_map(named).collect();
+            params.push(Param::Bytes(receiver.to_owned().into()));
+            params.extend(together.iter().map(|(id, _)| Param::Uint(*id)));
+            database.run(&sql, &params).await?;
+        }
     }
     Ok(())
 }
@@ -279,7 +303,7 @@ fn message_of(row: &[Param]) -> Message {
     Message { id: number(row.first()), sender: bytes(row.get(1)), message, created_time: None }
 }
 
-fn outcomes(data: &Json) -> Result<Vec<Outcome<'_>>, Failure> {
+fn outcomes(data: &Json) -> Result<Vec<Outcomes<'_>>, Failure> {
     let queues = match data.get("results") {
         None | Some(Json::Null) => return Ok(Vec::new()),
         Some(Json::Object(queues)) => queues,
@@ -289,14 +313,16 @@ fn outcomes(data: &Json) -> Result<Vec<Outcome<'_>>, Failure> {
     let mut outcomes = Vec::new();
     for (queue, results) in queues {
         check_queue(queue)?;
-        let Json::Object(results) = results else { return Err(Failure::bad("bad parameter `results`")) };
-        for (id, result) in results {
+        let Json::Object(told) = results else { return Err(Failure::bad("bad parameter `results`")) };
+        let mut results = BTreeMap::new();
+        for (id, result) in told {
             let is_plain = id.bytes().all(|byte| byte.is_ascii_digit());
             let number = id.parse().ok().filter(|_| is_plain);
             let id = number.ok_or_else(|| Failure::bad(format!("this is no number of a message: {id:?}")))?;
             let result = result.as_str().map_or_else(|| result.to_string(), str::to_owned);
-            outcomes.push(Outcome { queue, id, result });
+            results.insert(id, result);
         }
+        outcomes.push(Outcomes { queue, results });
     }
     Ok(outcomes)
 }
