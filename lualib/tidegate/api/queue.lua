@@ -147,10 +147,23 @@ function Message:extend(seconds)
     return _M.extend(self.queue, self, seconds)
 end
 
+-- Ends a subscription; answers whether there was one.
+function _M.unsubscribe(queue, name)
+    return settle(native.unsubscribe(queue, name))
+end
+
+-- With `options.name` the loop gets everything that is published from now on, or has been since there is a subscription of this name.
 -- for message in queue.subscribe(name): each message is acknowledged when the next one is asked for, unless it was settled before.
 -- Ends when the worker is to end, or when nothing has come for `options.wait` seconds. A failure is raised: a `for` would not show it.
 function _M.subscribe(queue, options)
     options = options or {}
+    if options.name then
+        local pulled, message = settle(native.subscribe(queue, options.name))
+        if not pulled then
+            return error(message, 2)
+        end
+        queue = pulled
+    end
     local before
     return function()
         if before and not before.is_settled then

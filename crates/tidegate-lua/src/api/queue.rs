@@ -25,6 +25,8 @@ pub(crate) static FAMILY: Family = Family {
         ("ack", function(ack)),
         ("refuse", function(refuse)),
         ("extend", function(extend)),
+        ("subscribe", function(subscribe)),
+        ("unsubscribe", function(unsubscribe)),
     ],
 };
 
@@ -102,6 +104,32 @@ fn publish(lua: &mut Lua) -> CResult {
         lua.push_number(id as f64);
         lua.push_bool(is_known);
         Ok(2)
+    })
+}
+
+/// `subscribe(queue, name)`: the queue from which the subscription pulls.
+fn subscribe(lua: &mut Lua) -> CResult {
+    let queue = match queue(lua)? {
+        Ok(queue) => queue,
+        Err(message) => return Ok(Refusal::plain(message).push(lua)),
+    };
+    let name = text(lua, 2)?;
+    wait(lua, async move { queue.subscribe(&name).await }, |pulled, lua| {
+        lua.push_bytes(pulled.as_bytes());
+        Ok(1)
+    })
+}
+
+/// `unsubscribe(queue, name)`: whether there was one.
+fn unsubscribe(lua: &mut Lua) -> CResult {
+    let queue = match queue(lua)? {
+        Ok(queue) => queue,
+        Err(message) => return Ok(Refusal::plain(message).push(lua)),
+    };
+    let name = text(lua, 2)?;
+    wait(lua, async move { queue.unsubscribe(&name).await }, |was_there, lua| {
+        lua.push_bool(was_there);
+        Ok(1)
     })
 }
 

@@ -12,6 +12,7 @@ use super::{
     api::{Call, Failure, count},
     gather::{Gather, number},
     store::{Store, StoreError, Unsure},
+    subscriptions::{SubscribeError, queue_of},
     tables::{DEAD, DELAYED, READY},
 };
 
@@ -41,13 +42,64 @@ async fn tell(call: &Call) -> Result<String, StoreError> {
     let queue = &call.queue;
     Ok(format!(
         "{{\"queue\":\"{queue}\",\"ready\":{},\"leased\":{leased},\"delayed\":{},\"dead\":{},\
-         \"waiting_consumers\":{waiting_consumers},\"paused\":{},\"attempts_max\":{}}}\n",
+         \"waiting_consumers\":{waiting_consumers},\"paused\":{},\"attempts_max\":{},\"subscribers_only\":{}}}\n",
         in_state(READY).saturating_sub(leased as u64),
         in_state(DELAYED),
         in_state(DEAD),
         settings.is_paused,
         settings.attempts_max,
+        settings.subscribers_only,
     ))
+}
+
+/// `GET NAME/subscriptions`
+pub(super) async fn subscriptions(call: Call) -> Result<Step, Failure> {
+    call.each_param(|_, _| Ok(false))?;
+    let names = call.store.subscriptions().await.map(|held| held.of(&call.queue).to_vec());
+    let names = names.map_err(|error| Refused::of_store(&call.req, &error))?;
+    let mut out = b"{\"subscriptions\":".to_vec();
+    // Names have no characters that JSON writes in another way.
+    write_list(names, &mut out, |name, out| out.extend_from_slice(described(&call.queue, &name).as_bytes()));
+    out.extend_from_slice(b"}\n");
+    Ok(send(&call.req, 200, out).await)
+}
+
+/// `POST NAME/subscriptions`
+pub(super) async fn subscribe(call: Call) -> Result<Step, Failure> {
+    let name = subscription_name(&call)?;
+    match call.store.subscribe(&call.queue, &name).await {
+        Ok(()) => Ok(send(&call.req, 200, format!("{}\n", described(&call.queue, &name)).into_bytes()).await),
+        Err(SubscribeError::TooMany(message)) => Err(Refused::with(409, message).into()),
+        Err(SubscribeError::Store(error)) => Err(Refused::of_store(&call.req, &error).into()),
+    }
+}
+
+/// `DELETE NAME/subscriptions`
+pub(super) async fn unsubscribe(call: Call) -> Result<Step, Failure> {
+    let name = subscription_name(&call)?;
+    let ended = call.store.unsubscribe(&call.queue, &name).await;
+    if !ended.map_err(|error| Refused::of_store(&call.req, &error))? {
+        return Err(Refused::with(404, format!("there is no subscription {name:?}")).into());
+    }
+    Ok(send(&call.req, 200, format!("{}\n", described(&call.queue, &name)).into_bytes()).await)
+}
+
+/// The parameter `name`, by which there can be a subscription.
+fn subscription_name(call: &Call) -> Result<String, Refused> {
+    let mut given = None;
+    call.each_param(|name, value| {
+        let is_name = name == "name";
+        if is_name {
+            given = Some(value.to_owned());
+        }
+        Ok(is_name)
+    })?;
+    let name = given.ok_or_else(|| Refused::bad("\"name\" is missing"))?;
+    queue_of(&call.queue, &name).map(|_| name)
+}
+
+fn described(queue: &str, name: &str) -> String {
+    format!("{{\"name\":\"{name}\",\"queue\":\"{queue}@{name}\"}}")
 }
 
 /// `PATCH NAME`
@@ -59,6 +111,11 @@ pub(super) async fn change_settings(call: Call) -> Result<Step, Failure> {
             ("paused", "true") => settings.is_paused = true,
             ("paused", "false") => settings.is_paused = false,
             ("paused", _) => return Err(Refused::bad("\"paused\" is neither \"true\" nor \"false\"")),
+            ("subscribers_only", "true") => settings.subscribers_only = true,
+            ("subscribers_only", "false") => settings.subscribers_only = false,
+            ("subscribers_only", _) => {
+                return Err(Refused::bad("\"subscribers_only\" is neither \"true\" nor \"false\""));
+            }
             ("attempts_max", "0") => settings.attempts_max = 0,
             ("attempts_max", _) => settings.attempts_max = count(name, value, 1_000_000)? as u64,
             _ => return Ok(false),
@@ -132,16 +189,26 @@ impl Store {
     /// # Errors
     /// Storage errors; some may be deleted then.
     pub(super) async fn delete_all(&self, queue: &str, state: i64, only: &[u64]) -> Result<u64, StoreError> {
+        self.delete_where(queue, state, |place| is_meant(only, place) && !self.broker().is_leased(place.id)).await
+    }
+
+    /// Deletes the messages in a state of which `is_wanted` says so. The broker is not told: it notices that they are gone.
+    ///
+    /// # Errors
+    /// Storage errors; some may be deleted then.
+    pub(super) async fn delete_where(
+        &self,
+        queue: &str,
+        state: i64,
+        is_wanted: impl Fn(&Place) -> bool,
+    ) -> Result<u64, StoreError> {
         let (mut after, mut deleted) = (None, 0);
         loop {
             let places = self.places(queue, state, after, TOGETHER_MAX as u64).await?;
             let Some(last) = places.last() else { return Ok(deleted) };
             after = Some(*last);
-            let free: Vec<[Value<'_>; 1]> = places
-                .iter()
-                .filter(|place| is_meant(only, place) && !self.broker().is_leased(place.id))
-                .map(|place| [Value::Uint(place.id)])
-                .collect();
+            let free: Vec<[Value<'_>; 1]> =
+                places.iter().filter(|place| is_wanted(place)).map(|place| [Value::Uint(place.id)]).collect();
             let open = self.open().await?;
             let tables = open.tables.clone();
             let requests: Vec<_> =

@@ -8,11 +8,14 @@
 //! POST   NAME/refuse        messages have failed; the body says why      ?receipt= … &delay=
 //! POST   NAME/extend        the consumer needs more time                 ?receipt= … &lease=
 //! GET    NAME               statistics
-//! PATCH  NAME               settings                                     ?attempts_max= &paused=
+//! PATCH  NAME               settings                                     ?attempts_max= &paused= &subscribers_only=
 //! DELETE NAME               all messages that wait are deleted
 //! GET    NAME/dead          messages that have failed too often          ?max=
 //! POST   NAME/dead/resend   they wait again
 //! DELETE NAME/dead          they are deleted
+//! GET    NAME/subscriptions who gets all messages
+//! POST   NAME/subscriptions somebody does from now on                    ?name=
+//! DELETE NAME/subscriptions and no more                                  ?name=
 //! ```
 
 use std::rc::Rc;
@@ -32,6 +35,7 @@ use super::{
     pull,
     settle::REASON_BYTES_MAX,
     store::Store,
+    subscriptions::check_pulled_name,
 };
 
 /// Messages that one request may publish, and receipts that one may settle.
@@ -75,10 +79,17 @@ async fn answer(req: &Rc<Request>, skip: usize) -> Result<Step, Failure> {
     let path = req.uri.borrow().path.get(skip..).unwrap_or_default().to_vec();
     let path = String::from_utf8(path).map_err(|_| Refused::bad("the path is not UTF-8"))?;
     let (queue, action) = path.split_once('/').unwrap_or((&path, ""));
-    check_name(queue)?;
+    check_pulled_name(queue)?;
     let params = params(req)?;
     let store = Store::of(req.conf()).map_err(|error| Refused::of_store(req, &error))?;
+    if !store.is_pullable(queue).await.map_err(|error| Refused::of_store(req, &error))? {
+        return Err(Refused::with(404, format!("there is no subscription {queue:?}")).into());
+    }
     let call = Call { req: req.clone(), store, queue: queue.to_owned(), params };
+    if matches!((req.method.get(), action), (Method::Post, "" | "batch") | (_, "subscriptions")) {
+        // Messages come into a subscription from its queue, and it has no subscribers of its own.
+        check_name(queue)?;
+    }
     match (req.method.get(), action) {
         (Method::Post, "") => publish(call).await,
         (Method::Post, "batch") => publish_batch(call).await,
@@ -92,7 +103,10 @@ async fn answer(req: &Rc<Request>, skip: usize) -> Result<Step, Failure> {
         (Method::Get | Method::Head, "dead") => admin::dead(call).await,
         (Method::Post, "dead/resend") => admin::resend(call).await,
         (Method::Delete, "dead") => admin::purge_dead(call).await,
-        (_, "" | "batch" | "pull" | "ack" | "refuse" | "extend" | "dead" | "dead/resend") => {
+        (Method::Get | Method::Head, "subscriptions") => admin::subscriptions(call).await,
+        (Method::Post, "subscriptions") => admin::subscribe(call).await,
+        (Method::Delete, "subscriptions") => admin::unsubscribe(call).await,
+        (_, "subscriptions" | "" | "batch" | "pull" | "ack" | "refuse" | "extend" | "dead" | "dead/resend") => {
             Err(Refused::with(405, "another method is needed").into())
         }
         _ => Err(Refused::with(404, format!("a queue has no {action:?}")).into()),

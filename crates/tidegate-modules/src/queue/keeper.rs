@@ -19,7 +19,7 @@ use tidegate_sql::{
 use super::{
     gather::{bytes, number},
     store::{Store, StoreError},
-    tables::{READY, SCHEMA, SETTINGS, Tables},
+    tables::{READY, SCHEMA, SETTINGS, SUBSCRIPTIONS, Tables},
 };
 
 /// Messages that share a commit.
@@ -62,7 +62,7 @@ pub(super) async fn keep(store: Rc<Store>) {
     }
 }
 
-/// Waits for a commit that changes settings, and leaves `listening` empty then: it is time to read them anew.
+/// Waits for a commit that changes settings or subscriptions, and leaves `listening` empty then: it is time to read them anew.
 async fn settings_change(store: &Store, listening: &mut Option<Listening>) {
     let Some(heard) = listening else { return std::future::pending().await };
     if heard.next().await.is_none() {
@@ -77,8 +77,9 @@ async fn look(store: &Rc<Store>, listening: &mut Option<Listening>) -> Result<Du
     if listening.is_none() {
         store.give_back(store.open().await?);
         // In this order: what is committed while they are read is heard of later.
-        *listening = Some(store.engine.listen(SCHEMA, &[SETTINGS], None)?);
+        *listening = Some(store.engine.listen(SCHEMA, &[SETTINGS, SUBSCRIPTIONS], None)?);
         store.reread_settings().await?;
+        store.reread_subscriptions().await?;
     }
     settle_doubts(store).await?;
     let mut sleep = SLEEP_MAX;

@@ -27,6 +27,8 @@ pub(super) struct NewMessage {
     pub(super) delay_ms: u64,
     pub(super) ttl_ms: Option<u64>,
     pub(super) unique_key: Option<Bytes>,
+    /// How long a client of beanstalkd may have it.
+    pub(super) lease_ms: Option<u64>,
     /// An object of JSON, as text.
     pub(super) headers: Option<String>,
 }
@@ -65,7 +67,15 @@ impl Message {
 impl NewMessage {
     /// A message with this content, of which nothing else is said.
     pub(super) fn new(body: Bytes) -> Self {
-        NewMessage { body, priority: PRIORITY_DEFAULT, delay_ms: 0, ttl_ms: None, unique_key: None, headers: None }
+        NewMessage {
+            body,
+            priority: PRIORITY_DEFAULT,
+            delay_ms: 0,
+            ttl_ms: None,
+            unique_key: None,
+            lease_ms: None,
+            headers: None,
+        }
     }
 
     /// Takes a parameter; answers whether there is one of this name.

@@ -2,7 +2,8 @@
 //!
 //! Messages are rows of the schema `tidegate_queue` ([`tables`]); who has which is known to [`tidegate_queue::Broker`], once for
 //! all workers. [`store`] brings both together: [`publish`] and [`settle`] change rows and tell the broker, [`keeper`] looks after
-//! time. [`api`] is HTTP, [`pull`] what waits for messages there, [`admin`] what looks at whole queues. [`outbox`] takes messages that SQL has published with an application's own rows.
+//! time. [`api`] is HTTP, [`pull`] what waits for messages there, [`admin`] what looks at whole queues. [`subscriptions`] copies
+//! messages to all who want them. [`outbox`] takes messages that SQL has published with an application's own rows.
 //! [`scripts`] is the queue without HTTP, [`beanstalk`] another protocol, [`nq`] another API with tables of its own, [`desk`] the
 //! command line's.
 //!
@@ -25,6 +26,7 @@ mod scripts;
 mod settings;
 mod settle;
 mod store;
+mod subscriptions;
 mod tables;
 
 pub use message::Message;

@@ -236,26 +236,35 @@ impl Outbox {
 
 /// Stores the messages of rows, and which rows those were: together or not at all.
 async fn publish(store: &Store, schema: &str, entries: Vec<Entry>) -> Result<(), StoreError> {
+    let held = store.subscriptions().await?;
+    let mut addressed = Vec::with_capacity(entries.len());
+    for entry in &entries {
+        addressed.push((store.targets(&held, &entry.queue).await?, &entry.message));
+    }
     let mut open = store.open().await?;
     let ids: Vec<String> = entries.iter().map(|entry| entry.id.to_string()).collect();
     let ids = ids.join(",");
     let record = [Value::Bytes(schema.as_bytes()), Value::Bytes(ids.as_bytes())];
     let tables = open.tables.clone();
     // If this is broken off nobody knows what the queues have.
-    let unsure = entries.iter().map(|entry| entry.queue.clone()).collect();
+    let unsure = addressed.iter().flat_map(|(targets, _)| targets).cloned().collect();
     let unsure = super::store::Unsure::of_all(&store.home, unsure);
     execute(&mut open.session, b"BEGIN").await?;
-    let mut published: Vec<Published> = Vec::with_capacity(entries.len());
-    for entry in &entries {
-        published.push(insert(&mut open, &entry.queue, &entry.message).await?);
+    let mut published: Vec<Vec<Published>> = Vec::with_capacity(entries.len());
+    for (targets, message) in &addressed {
+        let mut of_each = Vec::with_capacity(targets.len());
+        for queue in targets {
+            of_each.push(insert(&mut open, queue, message).await?);
+        }
+        published.push(of_each);
     }
     let recording = Request::Insert(&record, OnDuplicate::Replace);
     open.session.run_request(&tables.outboxes, &recording, &mut Gather::default()).await?;
     execute(&mut open.session, b"COMMIT").await?;
     unsure.certain();
     store.give_back(open);
-    for (entry, published) in entries.iter().zip(published) {
-        store.tell(&entry.queue, &entry.message, published);
+    for ((targets, message), published) in addressed.iter().zip(&published) {
+        store.tell_all(targets, message, published);
     }
     Ok(())
 }

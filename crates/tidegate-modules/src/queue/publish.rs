@@ -27,6 +27,15 @@ pub(super) enum Published {
     Known(u64),
 }
 
+impl Published {
+    /// The number of the message that there is.
+    pub(super) fn number(self) -> u64 {
+        match self {
+            Published::New(id) | Published::Known(id) => id,
+        }
+    }
+}
+
 impl Store {
     /// Stores messages, all or none, and gives them to those who wait. When this has ended they are as durable as the database
     /// makes its commits. It goes on when the future is dropped.
@@ -44,13 +53,16 @@ impl Store {
         publishing.await.unwrap_or_else(|_| Err(StoreError::Unavailable("publishing was broken off".to_owned())))
     }
 
-    async fn publish_now(&self, queue: &str, messages: &[NewMessage]) -> Result<Vec<Published>, StoreError> {
+    /// As [`publish`](Self::publish), for a future that is not dropped.
+    pub(super) async fn publish_now(&self, queue: &str, messages: &[NewMessage]) -> Result<Vec<Published>, StoreError> {
+        let held = self.subscriptions().await?;
+        let targets = self.targets(&held, queue).await?;
         let mut open = self.open().await?;
         // A worker that ends breaks this off, perhaps behind the commit.
-        let unsure = Unsure::new(&self.home, queue);
-        let stored = match messages {
-            [message] => insert(&mut open, queue, message).await.map(|published| vec![published]),
-            _ => insert_all(&mut open, queue, messages).await,
+        let unsure = Unsure::of_all(&self.home, targets.iter().cloned().collect());
+        let stored = match (messages, &targets[..]) {
+            ([message], [queue]) => insert(&mut open, queue, message).await.map(|published| vec![published]),
+            _ => insert_all(&mut open, &targets, messages).await,
         };
         let published = match stored {
             Ok(published) => published,
@@ -61,14 +73,18 @@ impl Store {
         };
         self.give_back(open);
         unsure.certain();
-        for (message, published) in messages.iter().zip(&published) {
-            self.tell(queue, message, *published);
+        for (message, published) in messages.iter().zip(published.chunks(targets.len())) {
+            self.tell_all(&targets, message, published);
         }
-        Ok(published)
+        Ok(published.into_iter().step_by(targets.len()).collect())
     }
 
-    /// Those who wait hear of a message that was committed.
-    pub(super) fn tell(&self, queue: &str, message: &NewMessage, published: Published) {
+    /// Those who wait hear of a message that was committed to these queues.
+    pub(super) fn tell_all(&self, targets: &[String], message: &NewMessage, published: &[Published]) {
+        targets.iter().zip(published).for_each(|(queue, published)| self.tell(queue, message, *published));
+    }
+
+    fn tell(&self, queue: &str, message: &NewMessage, published: Published) {
         match published {
             Published::New(id) if message.delay_ms == 0 => {
                 self.broker().waits(queue, Place { priority: message.priority, id });
@@ -82,12 +98,19 @@ impl Store {
     }
 }
 
-async fn insert_all(open: &mut Open, queue: &str, messages: &[NewMessage]) -> Result<Vec<Published>, QueryError> {
+/// Stores each message in each of the queues.
+async fn insert_all(
+    open: &mut Open,
+    targets: &[String],
+    messages: &[NewMessage],
+) -> Result<Vec<Published>, QueryError> {
     execute(&mut open.session, b"BEGIN").await?;
-    let mut published = Vec::with_capacity(messages.len());
+    let mut published = Vec::with_capacity(messages.len() * targets.len());
     for message in messages {
-        // The session is dropped after an error, and the transaction with it.
-        published.push(insert(open, queue, message).await?);
+        for queue in targets {
+            // The session is dropped after an error, and the transaction with it.
+            published.push(insert(open, queue, message).await?);
+        }
     }
     execute(&mut open.session, b"COMMIT").await?;
     Ok(published)
@@ -112,6 +135,7 @@ pub(super) async fn insert(open: &mut Open, queue: &str, message: &NewMessage) -
         later(delay_ms),
         later(message.ttl_ms),
         unique_key,
+        message.lease_ms.map_or(Value::Null, Value::Uint),
         Value::from(message.headers.as_deref().map(str::as_bytes)),
         Value::Bytes(&message.body),
     ];

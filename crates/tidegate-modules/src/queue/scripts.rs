@@ -13,6 +13,7 @@ use super::{
     pull::{self, MESSAGES_MAX},
     settle::REASON_BYTES_MAX,
     store::Store,
+    subscriptions::{check_pulled_name, queue_of},
 };
 
 /// A queue of the embedded database. Stays on its worker's thread.
@@ -58,7 +59,7 @@ impl Queue {
     /// # Errors
     /// No queue can have this name, or there is no database; as a sentence.
     pub fn of(config: &Config, name: &str) -> Result<Self, String> {
-        check_name(name).map_err(|refused| refused.message)?;
+        check_pulled_name(name).map_err(|refused| refused.message)?;
         let store = Store::of(config).map_err(sentence)?;
         Ok(Queue { store, name: name.to_owned() })
     }
@@ -74,6 +75,7 @@ impl Queue {
         parameters: &[(String, String)],
         headers: Option<String>,
     ) -> Result<(u64, bool), String> {
+        check_name(&self.name).map_err(|refused| refused.message)?;
         let mut message = NewMessage { headers, ..NewMessage::new(body) };
         for (name, value) in parameters {
             if !message.set(name, value).map_err(|refused| refused.message)? {
@@ -93,10 +95,33 @@ impl Queue {
     /// # Errors
     /// The database cannot be used; as a sentence.
     pub async fn pull(&self, max: usize, wait: Duration, lease: Option<Duration>) -> Result<Vec<Taken>, String> {
+        if !self.store.is_pullable(&self.name).await.map_err(sentence)? {
+            return Err(format!("there is no subscription {:?}", self.name));
+        }
         let (max, lease_ms) = (max.clamp(1, MESSAGES_MAX), millis(lease.unwrap_or(LEASE)));
         let mut line = self.store.broker().line_up(&self.name, max, lease_ms);
         let pulled = pull::wait(&self.store, &self.name, &mut line, millis(wait)).await.map_err(sentence)?;
         Ok(pulled.into_iter().map(|(lease, message)| Taken { lease, message }).collect())
+    }
+
+    /// Makes a subscription, if there is none of this name. Answers the name of the queue from which it pulls.
+    ///
+    /// # Errors
+    /// There can be no such subscription, or the database refuses; as a sentence.
+    pub async fn subscribe(&self, subscription: &str) -> Result<String, String> {
+        check_name(&self.name).map_err(|refused| refused.message)?;
+        let queue = queue_of(&self.name, subscription).map_err(|refused| refused.message)?;
+        self.store.subscribe(&self.name, subscription).await.map_err(sentence)?;
+        Ok(queue)
+    }
+
+    /// Ends a subscription and deletes its messages. Answers whether there was one.
+    ///
+    /// # Errors
+    /// As [`subscribe`](Self::subscribe).
+    pub async fn unsubscribe(&self, subscription: &str) -> Result<bool, String> {
+        queue_of(&self.name, subscription).map_err(|refused| refused.message)?;
+        self.store.unsubscribe(&self.name, subscription).await.map_err(sentence)
     }
 
     /// Messages are done. Answers how many of the receipts were still good.

@@ -32,12 +32,15 @@ pub(super) struct Settings {
     pub(super) attempts_max: u64,
     /// Nobody gets messages.
     pub(super) is_paused: bool,
+    /// While there are subscriptions messages go to them alone.
+    pub(super) subscribers_only: bool,
 }
 
 impl Settings {
     /// The settings of a row of `Tables::queues`.
     fn of(row: &[Param]) -> Self {
-        Settings { attempts_max: number(row.get(1)), is_paused: number(row.get(2)) != 0 }
+        let is_on = |column: usize| number(row.get(column)) != 0;
+        Settings { attempts_max: number(row.get(1)), is_paused: is_on(2), subscribers_only: is_on(3) }
     }
 }
 
@@ -75,6 +78,7 @@ impl Store {
             Value::Bytes(queue.as_bytes()),
             Value::Uint(settings.attempts_max),
             Value::Uint(settings.is_paused.into()),
+            Value::Uint(settings.subscribers_only.into()),
         ];
         let open = self.open().await?;
         let tables = open.tables.clone();

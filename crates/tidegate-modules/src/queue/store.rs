@@ -24,7 +24,8 @@ use super::{
     keeper,
     message::Message,
     settings::KnownSettings,
-    tables::{DEFINITIONS, READY, Tables},
+    subscriptions,
+    tables::{DEFINITIONS, READY, Tables, UPGRADE},
 };
 use crate::database::{self, schemas};
 
@@ -34,6 +35,8 @@ const SCAN_PLACES: u64 = 64;
 const SESSIONS_KEPT: usize = 64;
 /// MySQL's number for a schema that does not exist.
 const UNKNOWN_DATABASE: u16 = 1049;
+/// MySQL's number for a column that does not exist.
+const UNKNOWN_COLUMN: u16 = 1054;
 /// MySQL's number for a table that does not exist.
 const NO_SUCH_TABLE: u16 = 1146;
 
@@ -51,6 +54,8 @@ pub(super) struct Home {
     making: tokio::sync::Mutex<()>,
     /// What is known of the settings of queues.
     pub(super) settings: Mutex<KnownSettings>,
+    /// What is known of subscriptions. Who publishes holds it until the commit.
+    pub(super) subscriptions: tokio::sync::RwLock<subscriptions::Known>,
     /// Who has one carries messages out of the outbox of that schema.
     outboxes: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     /// Queues of which nobody knows whether a commit that was broken off has come about. The keeper finds out.
@@ -80,6 +85,7 @@ impl Home {
             due_changed: Notify::new(),
             making: tokio::sync::Mutex::new(()),
             settings: Mutex::default(),
+            subscriptions: tokio::sync::RwLock::default(),
             outboxes: Mutex::default(),
             doubtful: Mutex::default(),
             pauses: Pauses::default(),
@@ -221,11 +227,10 @@ impl Store {
             return Ok(Open { session, tables });
         }
         let tables = match Tables::open(&mut session) {
-            Err(error) if matches!(error.code, UNKNOWN_DATABASE | NO_SUCH_TABLE) => {
+            Err(error) if matches!(error.code, UNKNOWN_DATABASE | NO_SUCH_TABLE | UNKNOWN_COLUMN) => {
                 // Everybody needs them at once.
                 let _making = self.home.making.lock().await;
-                schemas::execute(&mut session, DEFINITIONS.as_bytes()).await?;
-                Tables::open(&mut session)?
+                make_tables(&mut session).await?
             }
             tables => tables?,
         };
@@ -337,6 +342,18 @@ impl Store {
                 && !is_over
         };
         Ok(found.rows.iter().filter(is_wanted).map(|row| Message::of(row)).collect())
+    }
+}
+
+/// Makes the tables that are not there, and brings those of former versions up to date.
+async fn make_tables(session: &mut Session) -> Result<Tables, StoreError> {
+    schemas::execute(session, DEFINITIONS.as_bytes()).await?;
+    match Tables::open(session) {
+        Err(error) if error.code == UNKNOWN_COLUMN => {
+            schemas::execute(session, UPGRADE.as_bytes()).await?;
+            Ok(Tables::open(session)?)
+        }
+        tables => Ok(tables?),
     }
 }
 

@@ -12,6 +12,8 @@ use super::beanstalk::tables::JobTables;
 pub(super) const SCHEMA: &str = "tidegate_queue";
 /// The table with settings of queues.
 pub(super) const SETTINGS: &str = "queues";
+/// The table of subscriptions.
+pub(super) const SUBSCRIPTIONS: &str = "subscriptions";
 
 /// The message waits to be pulled.
 pub(super) const READY: i64 = 0;
@@ -51,16 +53,27 @@ CREATE TABLE IF NOT EXISTS tidegate_queue.messages (
 CREATE TABLE IF NOT EXISTS tidegate_queue.queues (
   name VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY,
   attempts_max INT UNSIGNED NOT NULL DEFAULT 0,
-  is_paused TINYINT UNSIGNED NOT NULL DEFAULT 0
+  is_paused TINYINT UNSIGNED NOT NULL DEFAULT 0,
+  subscribers_only TINYINT UNSIGNED NOT NULL DEFAULT 0
+);
+CREATE TABLE IF NOT EXISTS tidegate_queue.subscriptions (
+  queue VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  name VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  PRIMARY KEY (queue, name)
 );
 CREATE TABLE IF NOT EXISTS tidegate_queue.outboxes (
   schema_name VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY,
   carried TEXT NOT NULL
 );";
 
+/// Brings `queues` of former versions up to date, which had no such columns: one statement, hence done or not.
+pub(super) const UPGRADE: &str = "\
+ALTER TABLE tidegate_queue.queues ADD COLUMN subscribers_only TINYINT UNSIGNED NOT NULL DEFAULT 0;";
+
 /// The table, by the indexes and columns that requests need.
 pub(super) struct Tables {
-    /// Columns of a new message: queue, state, priority, published_ms, due_ms, expires_ms, unique_key, headers, body.
+    /// Columns of a new message: queue, state, priority, published_ms, due_ms, expires_ms, unique_key, lease_ms, headers,
+    /// body.
     pub(super) publish: OpenTable,
     /// What a consumer gets: id, queue, state, priority, published_ms, expires_ms, attempts, headers, body.
     pub(super) read: OpenTable,
@@ -74,8 +87,10 @@ pub(super) struct Tables {
     pub(super) expires: OpenTable,
     /// By unique keys: id.
     pub(super) by_unique_key: OpenTable,
-    /// Settings of queues: name, attempts_max, is_paused.
+    /// Settings of queues: name, attempts_max, is_paused, subscribers_only.
     pub(super) queues: OpenTable,
+    /// Subscriptions: queue, name.
+    pub(super) subscriptions: OpenTable,
     /// Rows of outboxes that have become messages and are to be deleted: schema_name, carried.
     pub(super) outboxes: OpenTable,
     /// The same messages, as jobs.
@@ -92,8 +107,18 @@ impl Tables {
             let strictness = Strictness::Exact;
             session.open_table(&Opening { schema: SCHEMA, table, index, columns, filters, strictness })
         };
-        let new =
-            ["queue", "state", "priority", "published_ms", "due_ms", "expires_ms", "unique_key", "headers", "body"];
+        let new = [
+            "queue",
+            "state",
+            "priority",
+            "published_ms",
+            "due_ms",
+            "expires_ms",
+            "unique_key",
+            "lease_ms",
+            "headers",
+            "body",
+        ];
         let wanted = ["id", "queue", "state", "priority", "published_ms", "expires_ms", "attempts", "headers", "body"];
         let fail = ["state", "due_ms", "attempts", "reason", "unique_key", "expires_ms"];
         Ok(Tables {
@@ -104,7 +129,8 @@ impl Tables {
             due: open("messages", "due", &["due_ms", "id", "queue", "priority"], &[])?,
             expires: open("messages", "expires", &["expires_ms", "id", "queue", "priority"], &[])?,
             by_unique_key: open("messages", "unique_key", &["id"], &[])?,
-            queues: open(SETTINGS, "PRIMARY", &["name", "attempts_max", "is_paused"], &[])?,
+            queues: open(SETTINGS, "PRIMARY", &["name", "attempts_max", "is_paused", "subscribers_only"], &[])?,
+            subscriptions: open(SUBSCRIPTIONS, "PRIMARY", &["queue", "name"], &[])?,
             outboxes: open("outboxes", "PRIMARY", &["schema_name", "carried"], &[])?,
             jobs: JobTables::open(session)?,
         })

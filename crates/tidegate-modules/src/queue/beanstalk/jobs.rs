@@ -10,6 +10,7 @@ use tidegate_sql::table::{Answer, Answers, Comparison, Each, OnDuplicate, Reques
 
 use crate::queue::{
     gather::{Gather, bytes, number},
+    message::NewMessage,
     store::{Store, StoreError, Unsure},
     tables::{DEAD, DELAYED, READY},
 };
@@ -21,6 +22,17 @@ pub(super) struct NewJob<'a> {
     pub(super) delay_ms: u64,
     pub(super) ttr_ms: u64,
     pub(super) body: &'a [u8],
+}
+
+impl NewJob<'_> {
+    fn message(&self) -> NewMessage {
+        NewMessage {
+            priority: self.priority,
+            delay_ms: self.delay_ms,
+            lease_ms: Some(self.ttr_ms),
+            ..NewMessage::new(Bytes::copy_from_slice(self.body))
+        }
+    }
 }
 
 /// A job as it is stored.
@@ -181,6 +193,12 @@ impl Store {
         tube: &'a str,
         jobs: &[NewJob<'a>],
     ) -> Result<Vec<Result<u64, QueryError>>, StoreError> {
+        let held = self.subscriptions().await?;
+        if !held.of(tube).is_empty() {
+            drop(held);
+            let messages: Vec<NewMessage> = jobs.iter().map(NewJob::message).collect();
+            return Ok(self.publish_now(tube, &messages).await?.into_iter().map(|put| Ok(put.number())).collect());
+        }
         let mut open = self.open().await?;
         let now_ms = clock::now_ms();
         let row = |job: &NewJob<'a>| {
