@@ -14,6 +14,10 @@ pub mod status {
     pub const AUTOCOMMIT: u16 = 2;
     /// Another result of the batch follows.
     pub const MORE_RESULTS: u16 = 8;
+    /// The rows of the statement wait to be fetched.
+    pub const CURSOR_EXISTS: u16 = 64;
+    /// The last row has been fetched.
+    pub const LAST_ROW_SENT: u16 = 128;
     /// Something of the session has changed, and the OK packet says what.
     pub const SESSION_STATE_CHANGED: u16 = 1 << 14;
 }

@@ -2,7 +2,7 @@
 //!
 //! Sources: MySQL internals, "Authentication Methods"; MariaDB's `client_ed25519` plugin; RFC 8032 for the signature.
 
-use curve25519_dalek::{EdwardsPoint, Scalar};
+use curve25519_dalek::{EdwardsPoint, Scalar, edwards::CompressedEdwardsY};
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
 
@@ -88,6 +88,26 @@ pub fn ed25519(password: &[u8], nonce: &[u8]) -> Vec<u8> {
         wide(Sha512::new().chain_update(commitment.as_bytes()).chain_update(public.as_bytes()).chain_update(nonce));
     let answer = random + challenge * secret;
     [commitment.to_bytes(), answer.to_bytes()].concat()
+}
+
+/// The public key of `client_ed25519` that belongs to a password.
+pub fn ed25519_public(password: &[u8]) -> [u8; 32] {
+    let hash: [u8; 64] = Sha512::digest(password).into();
+    let mut secret = [0; 32];
+    secret.copy_from_slice(&hash[..32]);
+    EdwardsPoint::mul_base_clamped(secret).compress().to_bytes()
+}
+
+/// Whether a proof of `client_ed25519` was made of the password to which the key `public` belongs.
+pub fn proves_ed25519(proof: &[u8], public: &[u8; 32], nonce: &[u8]) -> bool {
+    let Some((commitment, answer)) = proof.split_first_chunk::<32>() else { return false };
+    let Ok(answer) = <[u8; 32]>::try_from(answer) else { return false };
+    let Some(answer) = Scalar::from_canonical_bytes(answer).into_option() else { return false };
+    let Some(key) = CompressedEdwardsY(*public).decompress() else { return false };
+    let hash = Sha512::new().chain_update(commitment).chain_update(public).chain_update(nonce);
+    let challenge = Scalar::from_bytes_mod_order_wide(&hash.finalize().into());
+    let expected = EdwardsPoint::vartime_double_scalar_mul_basepoint(&challenge, &-key, &answer);
+    expected.compress().as_bytes() == commitment
 }
 
 /// The password with its zero, hidden by the nonce: what `caching_sha2_password` and `sha256_password` encrypt for the

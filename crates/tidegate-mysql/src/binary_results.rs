@@ -39,6 +39,16 @@ impl BinaryResults {
     pub fn sequence(&self) -> u8 {
         self.packets.sequence
     }
+
+    /// A writer of the same kind that has written nothing.
+    pub fn another(&self) -> Self {
+        Self::new(self.packets.another())
+    }
+
+    /// The next packet has this number.
+    pub fn count_from(&mut self, sequence: u8) {
+        self.packets.sequence = sequence;
+    }
 }
 
 impl Format for BinaryResults {

@@ -19,6 +19,7 @@ pub mod capability {
     pub const LONG_FLAG: u32 = 1 << 2;
     pub const CONNECT_WITH_DB: u32 = 1 << 3;
     pub const COMPRESS: u32 = 1 << 5;
+    pub const LOCAL_FILES: u32 = 1 << 7;
     pub const IGNORE_SPACE: u32 = 1 << 8;
     pub const PROTOCOL_41: u32 = 1 << 9;
     pub const INTERACTIVE: u32 = 1 << 10;
@@ -35,6 +36,12 @@ pub mod capability {
     pub const DEPRECATE_EOF: u32 = 1 << 24;
 }
 
+/// Extensions of MariaDB, which has them in place of [`capability::LONG_PASSWORD`].
+pub mod extension {
+    /// COM_STMT_BULK_EXECUTE
+    pub const BULK: u32 = 1 << 2;
+}
+
 /// Largest packet that the client says it takes: the protocol's own limit.
 const PACKET_BYTES_MAX: u32 = 1 << 30;
 
@@ -49,6 +56,8 @@ pub struct Greeting {
     pub nonce: Vec<u8>,
     /// What the server can do, see [`capability`].
     pub capabilities: u32,
+    /// Extensions of MariaDB, see [`extension`]; none where [`capability::LONG_PASSWORD`] is set.
+    pub extensions: u32,
     /// The server's default collation.
     pub collation: u8,
     /// Status, see [`crate::answer::status`].
@@ -75,7 +84,11 @@ impl Greeting {
         let (collation, status, high) = (reader.u8()?, reader.u16()?, reader.u16()?);
         let capabilities = u32::from(low) | u32::from(high) << 16;
         let nonce_len = usize::from(reader.u8()?);
-        reader.bytes(10)?;
+        reader.bytes(6)?;
+        let extensions = if capabilities & capability::LONG_PASSWORD == 0 { reader.u32()? } else { 0 };
+        if capabilities & capability::LONG_PASSWORD != 0 {
+            reader.bytes(4)?;
+        }
         if capabilities & capability::PROTOCOL_41 == 0 || capabilities & capability::SECURE_CONNECTION == 0 {
             return Err(Malformed("a server older than MySQL 4.1"));
         }
@@ -83,7 +96,7 @@ impl Greeting {
         let tail = reader.bytes(nonce_len.saturating_sub(8).max(13).min(reader.rest().len()))?;
         nonce.extend_from_slice(tail.strip_suffix(&[0]).unwrap_or(tail));
         let plugin = if capabilities & capability::PLUGIN_AUTH != 0 { reader.until_zero() } else { &[] };
-        Ok(Self { version, thread_id, nonce, capabilities, collation, status, plugin: plugin.into() })
+        Ok(Self { version, thread_id, nonce, capabilities, extensions, collation, status, plugin: plugin.into() })
     }
 
     /// Appends the payload of a greeting.
@@ -100,7 +113,8 @@ impl Greeting {
         out.extend_from_slice(&self.status.to_le_bytes());
         out.extend_from_slice(&capabilities[2..]);
         out.push(u8::try_from(self.nonce.len() + 1).unwrap_or(21));
-        out.extend_from_slice(&[0; 10]);
+        out.extend_from_slice(&[0; 6]);
+        out.extend_from_slice(&self.extensions.to_le_bytes());
         out.extend_from_slice(tail);
         out.push(0);
         if self.capabilities & capability::PLUGIN_AUTH != 0 {
@@ -119,6 +133,8 @@ impl Greeting {
 pub struct Response {
     /// What the client wants, see [`capability`].
     pub capabilities: u32,
+    /// Extensions of MariaDB that it wants, see [`extension`]; none where [`capability::LONG_PASSWORD`] is set.
+    pub extensions: u32,
     /// Number of the connection's collation.
     pub collation: u8,
     /// User.
@@ -139,7 +155,8 @@ impl Response {
         out.extend_from_slice(&self.capabilities.to_le_bytes());
         out.extend_from_slice(&PACKET_BYTES_MAX.to_le_bytes());
         out.push(self.collation);
-        out.extend_from_slice(&[0; 23]);
+        out.extend_from_slice(&[0; 19]);
+        out.extend_from_slice(&self.extensions.to_le_bytes());
     }
 
     /// Appends the payload of the response.
@@ -181,8 +198,10 @@ impl Response {
         }
         reader.u32()?;
         let collation = reader.u8()?;
-        reader.bytes(23)?;
-        let mut response = Self { capabilities, collation, ..Self::default() };
+        reader.bytes(19)?;
+        let last = reader.u32()?;
+        let extensions = if capabilities & capability::LONG_PASSWORD == 0 { last } else { 0 };
+        let mut response = Self { capabilities, extensions, collation, ..Self::default() };
         if reader.is_empty() {
             return Ok(response);
         }
@@ -244,6 +263,7 @@ mod tests {
             thread_id: 77,
             nonce: b"0123456789abcdefghij".to_vec(),
             capabilities: PROTOCOL_41 | SECURE_CONNECTION | PLUGIN_AUTH,
+            extensions: 0,
             collation: 45,
             status: 2,
             plugin: (*b"mysql_native_password").into(),
@@ -273,6 +293,7 @@ mod tests {
         for capabilities in [all, all | PLUGIN_AUTH_LENENC_CLIENT_DATA] {
             let response = Response {
                 capabilities,
+                extensions: 0,
                 collation: 45,
                 user: b"monty".to_vec(),
                 proof: vec![0; 20],

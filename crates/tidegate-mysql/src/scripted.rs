@@ -87,6 +87,7 @@ fn greeting(plugin: &str, capabilities: u32) -> Vec<u8> {
         thread_id: 12,
         nonce: NONCE.to_vec(),
         capabilities,
+        extensions: 0,
         collation: 255,
         status: 2,
         plugin: plugin.as_bytes().into(),

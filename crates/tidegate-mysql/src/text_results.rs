@@ -32,6 +32,11 @@ impl TextResults {
         Self { sequence: 1, deprecate_eof, in_result_set: false, row: 0, scratch: Vec::new() }
     }
 
+    /// A writer of the same kind that has written nothing.
+    pub fn another(&self) -> Self {
+        Self::new(self.deprecate_eof)
+    }
+
     /// Appends a packet whose payload `write` writes.
     fn put(&mut self, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
         self.scratch.clear();

@@ -23,5 +23,5 @@ pub mod value;
 
 pub use column::{Column, ColumnFlags, ColumnType};
 pub use error::{QueryError, ServerError, Stage};
-pub use sink::{Execute, Flow, Format, SessionChange, Sink, SinkClosed, Statement, Summary};
+pub use sink::{Execute, Flow, Format, Input, SessionChange, Sink, SinkClosed, Statement, Summary};
 pub use value::{Param, Value};

@@ -69,6 +69,21 @@ pub trait Sink {
     /// # Errors
     /// [`SinkClosed`] when nobody reads any more: the back end stops the statement.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SinkClosed>>;
+    /// The other direction: how to ask whoever takes the results for a file (`LOAD DATA LOCAL INFILE`). `None` where nobody sends one.
+    fn input(&mut self) -> Option<&mut dyn Input> {
+        None
+    }
+}
+
+/// A file that whoever takes a statement's results sends for it.
+pub trait Input {
+    /// Asks for the file of this name. A statement asks for one file.
+    fn open(&mut self, name: &[u8]);
+    /// Appends what has come of the file to `out`, and answers whether there may be more; `false` at its end.
+    ///
+    /// # Errors
+    /// [`SinkClosed`] when nobody sends any more.
+    fn poll_read(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<Result<bool, SinkClosed>>;
 }
 
 /// A way to write results as bytes: each call appends to `out`. The calls come in the order of [`Sink`].

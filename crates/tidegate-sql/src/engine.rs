@@ -60,6 +60,8 @@ pub struct EngineOptions {
     pub server_version: String,
     /// The users of the configuration.
     pub users: Vec<ConfiguredUser>,
+    /// The directory whose files LOAD DATA reads and SELECT … INTO OUTFILE writes (`secure_file_priv`); `None` for none.
+    pub files: Option<PathBuf>,
 }
 
 /// Takes a sentence for the server's log; called on threads of the engine's own.
@@ -89,6 +91,7 @@ impl EngineOptions {
             report: None,
             server_version: "10.11.19-MariaDB-tidegate".into(),
             users: Vec::new(),
+            files: None,
         }
     }
 }
@@ -174,6 +177,7 @@ pub(crate) struct Settings {
     log_bytes_max: AtomicU64,
     renews_statistics: AtomicBool,
     report: Mutex<Option<Report>>,
+    files: Mutex<Option<PathBuf>>,
 }
 
 impl Settings {
@@ -188,6 +192,7 @@ impl Settings {
         self.log_bytes_max.store(options.log_bytes_max, Ordering::Relaxed);
         self.renews_statistics.store(options.renews_statistics, Ordering::Relaxed);
         self.report.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&options.report);
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&options.files);
     }
 
     /// The moment at which commits are acknowledged.
@@ -231,6 +236,11 @@ impl Settings {
     /// Whether statistics are renewed without ANALYZE TABLE.
     fn renews_statistics(&self) -> bool {
         self.renews_statistics.load(Ordering::Relaxed)
+    }
+
+    /// The directory whose files statements may read and write.
+    pub(crate) fn files(&self) -> Option<PathBuf> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Tells whoever wants to know.

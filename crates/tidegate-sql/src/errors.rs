@@ -96,6 +96,28 @@ errors! {
     wrong_usage(a, b) = 1221 b"HY000" "Incorrect usage of {a} and {b}";
     /// A text that a function cannot read.
     wrong_function_value(kind, value, function) = 1411 b"HY000" "Incorrect {kind} value: '{value}' for function {function}";
+    /// A file that may not be read or written.
+    secure_file_priv() = 1290 b"HY000" "The MariaDB server is running with the --secure-file-priv option so it cannot execute this statement";
+    /// LOAD DATA LOCAL, which the server or the client does not have.
+    local_infile_refused() = 4166 b"HY000" "The used command is not allowed because the MariaDB server or client has disabled the local infile capability";
+    /// A file that is there is not written over.
+    file_exists(file) = 1086 b"HY000" "File '{file}' already exists";
+    /// A file that is not there, or cannot be used.
+    file_not_found(file, cause) = 29 b"HY000" "File '{file}' not found ({cause})";
+    /// A file that cannot be made.
+    file_not_created(file, cause) = 1 b"HY000" "Can't create/write to file '{file}' ({cause})";
+    /// A file that cannot be read.
+    file_not_read(file, cause) = 1024 b"HY000" "Error reading file '{file}' ({cause})";
+    /// A file that cannot be written.
+    file_not_written(file, cause) = 3 b"HY000" "Error writing file '{file}' ({cause})";
+    /// A line with fewer fields than are wanted.
+    too_few_fields(row) = 1261 b"01000" "Row {row} doesn't contain data for all columns";
+    /// A line with more fields than are wanted.
+    too_many_fields(row) = 1262 b"01000" "Row {row} was truncated; it contained more data than there were input columns";
+    /// NULL in a file for a column that cannot be NULL.
+    null_to_not_null(column, row) = 1263 b"22004" "Column set to default value; NULL supplied to NOT NULL column '{column}' at row {row}";
+    /// ENCLOSED BY or ESCAPED BY with several characters.
+    wrong_field_terminators() = 1083 b"42000" "Field separator argument is not what is expected; check the manual";
     /// SELECT … INTO without a row.
     no_data() = 1329 b"02000" "No data - zero rows fetched, selected, or processed";
     /// SELECT … INTO with several rows.

@@ -6,6 +6,7 @@ pub(crate) mod conflict;
 pub(crate) mod copy;
 mod insert;
 mod late;
+pub(crate) mod load;
 pub(crate) mod params;
 pub(crate) mod prepared;
 pub(crate) mod revise;

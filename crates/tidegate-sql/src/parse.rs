@@ -23,6 +23,7 @@ pub(crate) mod alter;
 pub(crate) mod column;
 pub(crate) mod ddl;
 mod dml;
+pub(crate) mod files;
 mod session;
 mod set;
 mod show;
@@ -75,6 +76,10 @@ fn parse_here(
     }
     if let Some((cut, variables)) = into_variables(&tokens) {
         return Ok((Statement::SelectInto { cut, variables }, tokens));
+    }
+    let wrong = |_| errors::syntax("INTO");
+    if let Some((cut, into)) = files::into_file(&tokens).map_err(wrong)? {
+        return Ok((Statement::SelectIntoFile { cut, into: Box::new(into) }, tokens));
     }
     // Whether tables are joined from the left is known when the conditions have been read.
     let from_left = MySql { pipes_as_concat, nested_joins: false };
@@ -266,8 +271,9 @@ fn statement(p: &mut Parser) -> Result<Outcome> {
         "FLUSH" | "LOCK" | "UNLOCK" | "KILL" | "CALL" | "SIGNAL" => return session::statement(p, &verb),
         "GRANT" => return accounts::grant(p),
         "REVOKE" => return accounts::revoke(p),
-        "LOAD" | "HANDLER" | "XA" | "INSTALL" | "UNINSTALL" | "RESIGNAL" | "GET" | "HELP" | "CHANGE" | "PURGE"
-        | "RESET" | "STOP" | "CACHE" | "BINLOG" | "SHUTDOWN" | "VALUES" => {
+        "LOAD" => return files::load(p),
+        "HANDLER" | "XA" | "INSTALL" | "UNINSTALL" | "RESIGNAL" | "GET" | "HELP" | "CHANGE" | "PURGE" | "RESET"
+        | "STOP" | "CACHE" | "BINLOG" | "SHUTDOWN" | "VALUES" => {
             return Ok(Err(errors::unsupported(&verb)));
         }
         _ => {

@@ -9,9 +9,11 @@ mod definitions;
 mod describe;
 mod env;
 mod explain;
+mod files;
 mod freshness;
 mod group;
 mod isolation;
+mod loading;
 mod made;
 mod numbers;
 mod plan;
@@ -68,6 +70,7 @@ use crate::{
     row_locks::Owner,
     store::{
         conn::{Conn, to_server_error},
+        file_source::FileSource,
         pool::Pool,
     },
     task,
@@ -108,6 +111,8 @@ pub(crate) struct Core {
     away_from: Option<Option<String>>,
     /// Whether plans are kept and used again; only tests turn it off.
     caches: bool,
+    /// The file of the LOAD DATA that runs, however often it has to begin again.
+    loads: Option<Rc<FileSource>>,
 }
 
 /// What PREPARE keeps.
@@ -144,6 +149,7 @@ impl Session {
                 context: None,
                 away_from: None,
                 caches: true,
+                loads: None,
             },
         }
     }
@@ -300,6 +306,7 @@ impl Core {
     /// Begins a statement and tries to run it until it neither meets other definitions than its plan's nor stops for others' rows.
     fn attempts(&mut self, attempt: impl FnMut(&mut Self) -> Result<(), QueryError>) -> Result<(), QueryError> {
         let done = self.attempt_often(attempt);
+        self.loads = None;
         // Who gets these locks next writes behind the commit of this statement (`store::private`, invariant 2).
         self.waits_as = None;
         self.env.wait_as_usual();

@@ -90,6 +90,10 @@ fn get(engine: &EngineInner, env: &Env, name: &str) -> Option<String> {
         "group_concat_max_len" => env.group_concat_max_len.get().to_string(),
         "innodb_lock_wait_timeout" => env.lock_wait.get().as_secs().to_string(),
         "innodb_rollback_on_timeout" => flag(engine.settings.rollback_on_timeout()),
+        "secure_file_priv" => {
+            let directory = engine.settings.files();
+            directory.map_or_else(|| "NULL".to_owned(), |path| path.to_string_lossy().into_owned())
+        }
         "max_statement_time" => format!("{:.6}", env.statement_time.get().unwrap_or_default().as_secs_f64()),
         name if name.starts_with("idle_") => env.idle_limits.get().seconds(name).to_string(),
         "last_insert_id" | "identity" => env.last_insert_id.get().to_string(),

@@ -80,6 +80,7 @@ fn login() -> Vec<Step> {
         thread_id: 7,
         nonce: vec![b'x'; 20],
         capabilities: PROTOCOL_41 | SECURE_CONNECTION | PLUGIN_AUTH | TRANSACTIONS | MULTI_STATEMENTS | MULTI_RESULTS,
+        extensions: 0,
         collation: 45,
         status: 2,
         plugin: (*b"mysql_native_password").into(),

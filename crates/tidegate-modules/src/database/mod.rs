@@ -72,6 +72,8 @@ pub struct Conf {
     pub schemas: Option<Vec<(BString, Option<PathBuf>)>>,
     /// Where the files of `schemas` are named, in their order.
     schema_spans: Vec<Span>,
+    /// `secure_file_priv`
+    secure_file_priv: Option<PathBuf>,
     /// `server_version`
     server_version: Option<String>,
     /// `packet_size_max`
@@ -244,6 +246,13 @@ pub static BLOCK: Module<Conf> = Module {
             .within(INSIDE)
             .default("64m")
             .doc("Largest statement that a client of listen may send (max_allowed_packet)."),
+        Directive::custom("secure_file_priv", 1, 1, |conf: &mut Conf, directive, build| {
+            let path = build.full_path(directive.args[0].value.as_bstr());
+            if conf.secure_file_priv.replace(path).is_some() { Err(duplicate(directive)) } else { Ok(()) }
+        })
+        .within(INSIDE)
+        .syntax("directory")
+        .doc("The directory whose files LOAD DATA may read and SELECT ... INTO OUTFILE may write; without it, none."),
         Directive::custom("server_version", 1, 1, server_version)
             .within(INSIDE)
             .syntax("version")
@@ -257,7 +266,7 @@ pub static BLOCK: Module<Conf> = Module {
         memcached::inherit(&mut child.memcached, &parent.memcached);
         child.beanstalk.inherit(&parent.beanstalk);
         inherit!(child, parent; path, durability, sql_mode, lock_wait_timeout, rollback_on_timeout, statement_memory_max,
-            statement_time_max, log_size_max, server_version, packet_size_max, tls, users, schemas, upstreams);
+            statement_time_max, log_size_max, secure_file_priv, server_version, packet_size_max, tls, users, schemas, upstreams);
         child.handlersocket.inherit(&parent.handlersocket);
     },
     finish: Some(|conf, build| {
@@ -504,6 +513,7 @@ fn options(conf: &Conf, path: &Path) -> EngineOptions {
     if let Some(bytes) = conf.log_size_max {
         options.log_bytes_max = bytes;
     }
+    options.files.clone_from(&conf.secure_file_priv);
     options.users = conf.users.iter().flatten().map(configured).collect();
     options.report = Some(Report(Arc::new(|sentence: &str| {
         log::note(Level::Warn, format_args!("database: {sentence}"));

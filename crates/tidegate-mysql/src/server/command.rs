@@ -4,6 +4,11 @@
 
 use crate::wire::{Malformed, Reader};
 
+/// Flag of COM_STMT_EXECUTE.
+const CURSOR_READ_ONLY: u8 = 1;
+/// Flag of COM_STMT_BULK_EXECUTE.
+const BULK_TYPES: u16 = 128;
+
 /// A command, borrowed from its packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command<'a> {
@@ -48,7 +53,18 @@ pub enum Command<'a> {
     Execute {
         /// The statement's number.
         id: u32,
+        /// The client wants to fetch the rows in parts.
+        wants_cursor: bool,
         /// What stands behind number, flags and count.
+        rest: &'a [u8],
+    },
+    /// COM_STMT_BULK_EXECUTE
+    BulkExecute {
+        /// The statement's number.
+        id: u32,
+        /// The types of the parameters come first.
+        has_types: bool,
+        /// What stands behind number and flags.
         rest: &'a [u8],
     },
     /// COM_STMT_SEND_LONG_DATA; it has no answer.
@@ -64,8 +80,13 @@ pub enum Command<'a> {
     Close(u32),
     /// COM_STMT_RESET
     Reset(u32),
-    /// COM_STMT_FETCH: no statement has a cursor.
-    Fetch(u32),
+    /// COM_STMT_FETCH
+    Fetch {
+        /// The statement's number.
+        id: u32,
+        /// Rows at most.
+        rows: u32,
+    },
     /// One that the server does not know.
     Unknown(u8),
 }
@@ -92,16 +113,20 @@ impl<'a> Command<'a> {
             0x11 => Self::ChangeUser(reader.rest()),
             0x16 => Self::Prepare(without_zeros(reader.rest())),
             0x17 => {
-                let id = reader.u32()?;
-                reader.bytes(5)?;
-                Self::Execute { id, rest: reader.rest() }
+                let (id, flags) = (reader.u32()?, reader.u8()?);
+                reader.bytes(4)?;
+                Self::Execute { id, wants_cursor: flags & CURSOR_READ_ONLY != 0, rest: reader.rest() }
             }
             0x18 => Self::LongData { id: reader.u32()?, index: reader.u16()?, part: reader.rest() },
             0x19 => Self::Close(reader.u32()?),
             0x1a => Self::Reset(reader.u32()?),
             0x1b => Self::SetOption { multi_statements: reader.u16()? == 0 },
-            0x1c => Self::Fetch(reader.u32()?),
+            0x1c => Self::Fetch { id: reader.u32()?, rows: reader.u32()? },
             0x1f => Self::ResetConnection,
+            0xfa => {
+                let (id, flags) = (reader.u32()?, reader.u16()?);
+                Self::BulkExecute { id, has_types: flags & BULK_TYPES != 0, rest: reader.rest() }
+            }
             other => Self::Unknown(other),
         })
     }
@@ -123,7 +148,10 @@ mod tests {
             (b"\x03select 1\0", Command::Query(b"select 1")),
             (b"\x04cats\0n%", Command::FieldList { table: b"cats", pattern: b"n%" }),
             (b"\x0c\x07\0\0\0", Command::ProcessKill(7)),
-            (b"\x17\x01\0\0\0\0\x01\0\0\0rest", Command::Execute { id: 1, rest: b"rest" }),
+            (b"\x17\x01\0\0\0\0\x01\0\0\0rest", Command::Execute { id: 1, wants_cursor: false, rest: b"rest" }),
+            (b"\x17\x01\0\0\0\x01\x01\0\0\0", Command::Execute { id: 1, wants_cursor: true, rest: b"" }),
+            (b"\x1c\x01\0\0\0\x02\0\0\0", Command::Fetch { id: 1, rows: 2 }),
+            (b"\xfa\x01\0\0\0\x80\0rest", Command::BulkExecute { id: 1, has_types: true, rest: b"rest" }),
             (b"\x18\x01\0\0\0\x02\0part", Command::LongData { id: 1, index: 2, part: b"part" }),
             (b"\x19\x01\0\0\0", Command::Close(1)),
             (b"\x1b\x01\0", Command::SetOption { multi_statements: false }),

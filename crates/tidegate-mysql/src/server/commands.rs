@@ -6,14 +6,16 @@ use bytes::Bytes;
 use tidegate_rows::{Column, ColumnType, Format, Param, QueryError, ServerError, Statement, Summary};
 
 use super::{
-    Backend, Description, Next, Server, Transport,
+    Backend, Description, Frames, Next, Server, Transport, bulk,
     command::Command,
-    line::{Results, poll_ahead},
+    cursor::CursorResults,
+    line::{Line, Results, poll_ahead},
     put,
     statements::{self, Execution},
+    upload::Upload,
 };
 use crate::{
-    answer,
+    answer::{self, status},
     binary_results::BinaryResults,
     handshake::capability,
     text_results::TextResults,
@@ -33,10 +35,9 @@ impl<B: Backend> Server<B> {
         let command = match Command::read(input.payload(taken)) {
             Ok(Command::Quit) => return Ok(Ok(Next::Close)),
             Ok(Command::ChangeUser(packet)) => {
-                let mut question = Vec::new();
-                let step = self.login.change_user(packet, &mut question);
+                let step = self.login.change_user(packet);
                 self.input = Some(input);
-                return Ok(step.map(|step| self.step(step, &question, sequence)));
+                return Ok(step.map(|step| self.step(step, sequence)));
             }
             Ok(command) => command,
             Err(error) => {
@@ -47,6 +48,11 @@ impl<B: Backend> Server<B> {
         let mut ahead = Vec::new();
         self.answer_command(io, &mut ahead, command, sequence).await?;
         self.input = Some(input);
+        let behind = std::mem::take(&mut self.behind_file);
+        if !behind.is_empty() {
+            // These have come out of their frames already.
+            Frames::None.pass(&behind, self.buffer(), &Line::default());
+        }
         self.give(&ahead);
         Ok(Ok(Next::Again))
     }
@@ -64,15 +70,23 @@ impl<B: Backend> Server<B> {
                 let sql = &*self.backend.decoded(sql);
                 self.run(io, ahead, Statement { sql, params: &[] }, results).await?;
             }
-            Command::Execute { id, rest } => {
+            Command::Execute { id, wants_cursor, rest } => {
                 match self.statements.execution(id, rest, |text| self.backend.decoded(text)) {
-                    Ok(Execution { sql, params, context }) => {
-                        self.backend.prepared_in(context);
-                        self.execute(io, ahead, &sql, &params, sequence).await?;
+                    Ok(mut execution) => {
+                        self.backend.prepared_in(std::mem::take(&mut execution.context));
+                        if wants_cursor {
+                            self.execute_with_cursor(io, ahead, id, &execution, sequence).await?;
+                        } else {
+                            self.execute(io, ahead, &execution.sql, &execution.params, sequence).await?;
+                        }
                     }
                     Err(error) => self.put_result(Err(error), sequence),
                 }
             }
+            Command::BulkExecute { id, has_types, rest } => {
+                self.execute_bulk(io, ahead, (id, has_types, rest), sequence).await?;
+            }
+            Command::Fetch { id, rows } => self.fetch(id, rows, sequence),
             Command::ProcessInfo => {
                 let results = self.text_results(sequence);
                 self.run(io, ahead, Statement { sql: b"SHOW PROCESSLIST", params: &[] }, results).await?;
@@ -121,10 +135,6 @@ impl<B: Backend> Server<B> {
             }
             Command::Close(id) => return self.statements.remove(id),
             Command::Reset(id) => self.statements.reset(id),
-            Command::Fetch(id) => Err(match self.statements.contains(id) {
-                true => ServerError::new(1421, b"HY000", format!("The statement ({id}) has no open cursor.")),
-                false => statements::unknown(id, "mysqld_stmt_fetch"),
-            }),
             _ => Err(ServerError::new(1047, b"08S01", "Unknown command")),
         };
         self.put_result(result, sequence);
@@ -148,6 +158,77 @@ impl<B: Backend> Server<B> {
         self.run(io, ahead, Statement { sql, params }, results).await
     }
 
+    /// Runs a prepared statement whose client wants to fetch the rows in parts.
+    async fn execute_with_cursor(
+        &mut self,
+        io: &impl Transport,
+        ahead: &mut Vec<u8>,
+        id: u32,
+        Execution { sql, params, .. }: &Execution,
+        sequence: u8,
+    ) -> io::Result<()> {
+        let format = BinaryResults::new(self.text_results(sequence));
+        let packet_bytes_max = self.backend.packet_bytes_max();
+        let bytes_max = packet_bytes_max.saturating_sub(self.statements.cursor_bytes());
+        let deprecate_eof = self.has(capability::DEPRECATE_EOF);
+        let upload = Upload::default();
+        let results = Results { line: &self.line, format, upload: None, packet_bytes_max };
+        let mut results = CursorResults::new(results, bytes_max, deprecate_eof);
+        let run = self.backend.execute(Statement { sql, params }, &mut results);
+        let ran = drive(run, (&mut self.frames, &self.line, ahead), &upload, io).await?;
+        let CursorResults { results, cursor, .. } = results;
+        let mut sequence = results.format.next_number();
+        match (ran, cursor) {
+            (Err(error), _) => self.put_error(&error, &mut sequence),
+            (Ok(()), Some(cursor)) => self.statements.keep_cursor(id, cursor),
+            (Ok(()), None) => {}
+        }
+        Ok(())
+    }
+
+    /// COM_STMT_BULK_EXECUTE.
+    async fn execute_bulk(
+        &mut self,
+        io: &impl Transport,
+        ahead: &mut Vec<u8>,
+        (id, has_types, packet): (u32, bool, &[u8]),
+        sequence: u8,
+    ) -> io::Result<()> {
+        let (Execution { sql, context, .. }, rows) = match self.statements.bulk(id, has_types, packet) {
+            Ok(bulk) => bulk,
+            Err(error) => {
+                self.put_result(Err(error), sequence);
+                return Ok(());
+            }
+        };
+        let format = BinaryResults::new(self.text_results(sequence));
+        let packet_bytes_max = self.backend.packet_bytes_max();
+        let upload = Upload::default();
+        let mut results = Results { line: &self.line, format, upload: None, packet_bytes_max };
+        let run = bulk::run(&mut self.backend, &sql, &context, rows, &mut results);
+        let ran = drive(run, (&mut self.frames, &self.line, ahead), &upload, io).await?;
+        let mut sequence = results.format.next_number();
+        if let Err(error) = ran {
+            self.put_error(&error, &mut sequence);
+        }
+        Ok(())
+    }
+
+    /// COM_STMT_FETCH.
+    fn fetch(&mut self, id: u32, rows: u32, mut sequence: u8) {
+        let mut packets = Vec::new();
+        match self.statements.fetch(id, rows, &mut sequence, &mut packets) {
+            Ok(has_ended) => {
+                self.line.add(|out| out.extend_from_slice(&packets));
+                let more = if has_ended { status::LAST_ROW_SENT } else { status::CURSOR_EXISTS };
+                let summary = Summary { status: self.backend.status() | more, ..Summary::default() };
+                let deprecate_eof = self.has(capability::DEPRECATE_EOF);
+                put(&self.line, &mut sequence, |out| answer::put_end_of_rows(out, &summary, deprecate_eof));
+            }
+            Err(error) => self.put_result(Err(error), sequence),
+        }
+    }
+
     /// Runs a statement. Meanwhile its results are sent, and what the client sends ahead is read; a client that leaves ends it.
     async fn run<F: Format + Numbered>(
         &mut self,
@@ -156,40 +237,21 @@ impl<B: Backend> Server<B> {
         statement: Statement<'_>,
         format: F,
     ) -> io::Result<()> {
-        let (backend, line) = (&mut self.backend, &self.line);
-        let mut results = Results { line, format };
-        let ran = {
-            let mut run = pin!(backend.execute(statement, &mut results));
-            poll_fn(|cx| {
-                loop {
-                    if let Poll::Ready(ran) = run.as_mut().poll(cx) {
-                        return Poll::Ready(Ok(ran));
-                    }
-                    if line.is_due() {
-                        let waited = line.has_waiter();
-                        if let Poll::Ready(Err(error)) = line.poll_send(io, cx) {
-                            return Poll::Ready(Err(error));
-                        }
-                        if waited && !line.has_waiter() {
-                            continue;
-                        }
-                    }
-                    return match poll_ahead(io, ahead, cx) {
-                        Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                        _ => Poll::Pending,
-                    };
-                }
-            })
-            .await?
-        };
-        let error = match ran {
-            Ok(()) => return Ok(()),
-            Err(QueryError::Server(error)) => error,
-            Err(QueryError::SinkClosed(_)) => return Err(io::ErrorKind::BrokenPipe.into()),
-            Err(error) => ServerError::new(1105, b"HY000", error.to_string()),
-        };
+        let sends_files = self.has(capability::LOCAL_FILES);
+        let packet_bytes_max = self.backend.packet_bytes_max();
+        let upload = Upload::default();
+        let mut results =
+            Results { line: &self.line, format, upload: sends_files.then_some(&upload), packet_bytes_max };
+        let run = self.backend.execute(statement, &mut results);
+        let ran = drive(run, (&mut self.frames, &self.line, ahead), &upload, io).await?;
         let mut sequence = results.format.next_number();
-        self.put_error(&error, &mut sequence);
+        if upload.has_begun() {
+            sequence = upload.sequence();
+            self.behind_file = upload.take_rest();
+        }
+        if let Err(error) = ran {
+            self.put_error(&error, &mut sequence);
+        }
         Ok(())
     }
 
@@ -297,21 +359,80 @@ fn is_like(name: &[u8], pattern: &[u8]) -> bool {
     }
 }
 
+/// Waits for a statement. Meanwhile its results are sent, and what the client sends is read: the file that the statement has asked for, or
+/// commands ahead.
+///
+/// # Errors
+/// The client has left, and with it the statement.
+async fn drive(
+    run: impl Future<Output = Result<(), QueryError>>,
+    (frames, line, ahead): (&mut Frames, &Line, &mut Vec<u8>),
+    upload: &Upload,
+    io: &impl Transport,
+) -> io::Result<Result<(), ServerError>> {
+    let ran = {
+        let mut run = pin!(run);
+        poll_fn(|cx| {
+            loop {
+                if let Poll::Ready(ran) = run.as_mut().poll(cx) {
+                    return Poll::Ready(Ok(ran));
+                }
+                if line.is_due() {
+                    let waited = line.has_waiter();
+                    if let Poll::Ready(Err(error)) = line.poll_send(io, cx) {
+                        return Poll::Ready(Err(error));
+                    }
+                    if waited && !line.has_waiter() {
+                        continue;
+                    }
+                }
+                let read = if upload.is_open() {
+                    upload.poll_fill(io, (&mut *frames, line, &mut *ahead), cx)
+                } else {
+                    poll_ahead(io, ahead, cx)
+                };
+                return match read {
+                    Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                    _ => Poll::Pending,
+                };
+            }
+        })
+        .await?
+    };
+    if upload.is_open() {
+        poll_fn(|cx| upload.poll_drain(io, (&mut *frames, line, &mut *ahead), cx)).await?;
+    }
+    Ok(match ran {
+        Ok(()) => Ok(()),
+        Err(QueryError::Server(error)) => Err(error),
+        Err(QueryError::SinkClosed(_)) => return Err(io::ErrorKind::BrokenPipe.into()),
+        Err(error) => Err(ServerError::new(1105, b"HY000", error.to_string())),
+    })
+}
+
 /// A notation in packets that are counted.
-trait Numbered {
+pub(super) trait Numbered {
     /// Number of the next packet.
     fn next_number(&self) -> u8;
+    /// The next packet has this number.
+    fn count_from(&mut self, sequence: u8);
 }
 
 impl Numbered for TextResults {
     fn next_number(&self) -> u8 {
         self.sequence
     }
+    fn count_from(&mut self, sequence: u8) {
+        self.sequence = sequence;
+    }
 }
 
 impl Numbered for BinaryResults {
     fn next_number(&self) -> u8 {
         self.sequence()
+    }
+    fn count_from(&mut self, sequence: u8) {
+        self.count_from(sequence);
     }
 }
 

@@ -6,10 +6,13 @@ use std::{
     task::{Context, Poll, Waker, ready},
 };
 
-use tidegate_rows::{Column, Flow, Format, Sink, SinkClosed, Summary, Value};
+use tidegate_rows::{Column, Flow, Format, Input, Sink, SinkClosed, Summary, Value};
 
-use super::Transport;
+use super::{Transport, commands::Numbered, put, upload::Upload};
 use crate::compress::Deflater;
+
+/// First byte of the packet that asks for a file.
+const FILE_WANTED: u8 = 0xfb;
 
 /// Bytes on their way to a client before the statement waits.
 const BACKLOG_BYTES: usize = 256 << 10;
@@ -167,9 +170,34 @@ fn poll_send_all(
 pub(super) struct Results<'a, F> {
     pub(super) line: &'a Line,
     pub(super) format: F,
+    /// The file that the client may be asked for; `None` if it has said that it sends none.
+    pub(super) upload: Option<&'a Upload>,
+    /// Bytes of a packet that the client may send.
+    pub(super) packet_bytes_max: usize,
 }
 
-impl<F: Format> Sink for Results<'_, F> {
+impl<F: Numbered> Input for Results<'_, F> {
+    fn open(&mut self, name: &[u8]) {
+        let Some(upload) = self.upload else { return };
+        let mut sequence = self.format.next_number();
+        put(self.line, &mut sequence, |out| {
+            out.push(FILE_WANTED);
+            out.extend_from_slice(name);
+        });
+        self.line.due.set(true);
+        upload.begin(sequence, self.packet_bytes_max);
+    }
+    fn poll_read(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<Result<bool, SinkClosed>> {
+        let Some(upload) = self.upload else { return Poll::Ready(Err(SinkClosed)) };
+        let more = ready!(upload.poll_take(cx, out));
+        if !more {
+            self.format.count_from(upload.sequence());
+        }
+        Poll::Ready(Ok(more))
+    }
+}
+
+impl<F: Format + Numbered> Sink for Results<'_, F> {
     fn columns(&mut self, columns: &[Column]) {
         self.format.columns(columns, &mut self.line.out.borrow_mut());
     }
@@ -193,6 +221,9 @@ impl<F: Format> Sink for Results<'_, F> {
         }
         self.line.waiter.set(Some(cx.waker().clone()));
         Poll::Pending
+    }
+    fn input(&mut self) -> Option<&mut dyn Input> {
+        if self.upload.is_some_and(|upload| !upload.has_begun()) { Some(self) } else { None }
     }
 }
 

@@ -6,16 +6,16 @@
 use crate::{
     answer::status,
     auth::{self, AuthPlugin},
-    handshake::{Greeting, Response, capability},
+    handshake::{Greeting, Response, capability, extension},
     wire::{Malformed, Reader, put_until_zero},
 };
 
 /// What this server can do, without that which depends on its configuration.
-const CAPABILITIES: u32 = capability::LONG_PASSWORD
-    | capability::FOUND_ROWS
+const CAPABILITIES: u32 = capability::FOUND_ROWS
     | capability::LONG_FLAG
     | capability::CONNECT_WITH_DB
     | capability::COMPRESS
+    | capability::LOCAL_FILES
     | capability::PROTOCOL_41
     | capability::INTERACTIVE
     | capability::TRANSACTIONS
@@ -35,14 +35,17 @@ const PLUGIN_DEFAULT: AuthPlugin = AuthPlugin::Native;
 /// Collation in the greeting: `utf8mb4_general_ci`.
 const COLLATION: u8 = 45;
 
-/// Size of the nonce.
+/// Size of the nonce; `client_ed25519` wants [`NONCE_SIZE_MAX`].
 const NONCE_SIZE: usize = 20;
+const NONCE_SIZE_MAX: usize = 32;
 
 /// A login under way.
 #[derive(Debug)]
 pub struct Login {
-    nonce: [u8; NONCE_SIZE],
+    nonce: [u8; NONCE_SIZE_MAX],
     offers_tls: bool,
+    /// Whether the version is one of MariaDB: its extensions are offered.
+    is_mariadb: bool,
     /// What the client wants; 0 until it has said so.
     pub capabilities: u32,
     /// Number of the client's collation.
@@ -54,6 +57,10 @@ pub struct Login {
     /// Names and values that it tells about itself.
     pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
     plugin: AuthPlugin,
+    /// The client has begun in a way that nobody can judge.
+    is_foreign: bool,
+    /// Extensions that the client wants.
+    pub extensions: u32,
     proof: Vec<u8>,
 }
 
@@ -68,6 +75,8 @@ pub enum Secret {
     Native([u8; 20]),
     /// `SHA256(SHA256(password))`, for `caching_sha2_password`.
     CachingSha2([u8; 32]),
+    /// The public key, for `client_ed25519`.
+    Ed25519([u8; 32]),
 }
 
 impl Secret {
@@ -77,6 +86,7 @@ impl Secret {
             Self::None | Self::Password(_) => None,
             Self::Native(_) => Some(AuthPlugin::Native),
             Self::CachingSha2(_) => Some(AuthPlugin::CachingSha2),
+            Self::Ed25519(_) => Some(AuthPlugin::Ed25519),
         }
     }
 }
@@ -86,8 +96,6 @@ impl Secret {
 pub enum Step {
     /// TLS, and then the response once more.
     Tls,
-    /// The client is to prove itself in the way of the packet that was written.
-    Switch,
     /// A password to compare with.
     Check,
 }
@@ -98,7 +106,7 @@ impl Login {
     /// # Errors
     /// The system has no random bytes to give.
     pub fn new(offers_tls: bool) -> Result<Self, getrandom::Error> {
-        let mut nonce = [0; NONCE_SIZE];
+        let mut nonce = [0; NONCE_SIZE_MAX];
         getrandom::fill(&mut nonce)?;
         // A zero would end it, and a dollar has a meaning in stored proofs.
         for byte in &mut nonce {
@@ -107,6 +115,9 @@ impl Login {
         Ok(Self {
             nonce,
             offers_tls,
+            is_mariadb: false,
+            is_foreign: false,
+            extensions: 0,
             capabilities: 0,
             collation: COLLATION,
             user: Vec::new(),
@@ -118,18 +129,27 @@ impl Login {
     }
 
     fn offered(&self) -> u32 {
-        CAPABILITIES | if self.offers_tls { capability::SSL } else { 0 }
+        let tls = if self.offers_tls { capability::SSL } else { 0 };
+        // MariaDB tells by this one that it has extensions.
+        let mysql = if self.is_mariadb { 0 } else { capability::LONG_PASSWORD };
+        CAPABILITIES | tls | mysql
+    }
+
+    fn nonce(&self, plugin: AuthPlugin) -> &[u8] {
+        if plugin == AuthPlugin::Ed25519 { &self.nonce } else { &self.nonce[..NONCE_SIZE] }
     }
 
     /// Appends the payload of the greeting.
-    pub fn put_greeting(&self, version: &str, id: u64, out: &mut Vec<u8>) {
+    pub fn put_greeting(&mut self, version: &str, id: u64, out: &mut Vec<u8>) {
+        self.is_mariadb = version.contains("MariaDB");
         // Replicas of old took a version of two digits for one; clients know the prefix and leave it out.
-        let prefix = if version.contains("MariaDB") { "5.5.5-" } else { "" };
+        let prefix = if self.is_mariadb { "5.5.5-" } else { "" };
         let greeting = Greeting {
             version: format!("{prefix}{version}").into_bytes().into(),
             thread_id: id as u32,
-            nonce: self.nonce.to_vec(),
+            nonce: self.nonce(PLUGIN_DEFAULT).to_vec(),
             capabilities: self.offered(),
+            extensions: if self.is_mariadb { extension::BULK } else { 0 },
             collation: COLLATION,
             status: status::AUTOCOMMIT,
             plugin: PLUGIN_DEFAULT.name().as_bytes().into(),
@@ -137,12 +157,11 @@ impl Login {
         greeting.put(out);
     }
 
-    /// Reads the client's response to the greeting, which came through TLS or not. Appends the payload that asks for another
-    /// plugin, where that is the next step.
+    /// Reads the client's response to the greeting, which came through TLS or not.
     ///
     /// # Errors
     /// A packet that is no response.
-    pub fn respond(&mut self, packet: &[u8], has_tls: bool, out: &mut Vec<u8>) -> Result<Step, Malformed> {
+    pub fn respond(&mut self, packet: &[u8], has_tls: bool) -> Result<Step, Malformed> {
         let response = Response::read(packet)?;
         let wants_tls = response.capabilities & capability::SSL != 0;
         if wants_tls && !has_tls {
@@ -152,6 +171,7 @@ impl Login {
             return Ok(Step::Tls);
         }
         self.capabilities = response.capabilities & self.offered();
+        self.extensions = if self.is_mariadb { response.extensions & extension::BULK } else { 0 };
         self.collation = response.collation;
         self.user = response.user;
         self.schema = response.schema;
@@ -160,7 +180,8 @@ impl Login {
         // Who names no plugin takes the greeting's word for it.
         let named = self.capabilities & capability::PLUGIN_AUTH != 0 && !response.plugin.is_empty();
         let plugin = if named { AuthPlugin::from_name(&response.plugin) } else { Some(PLUGIN_DEFAULT) };
-        Ok(self.choose(plugin, out))
+        self.choose(plugin);
+        Ok(Step::Check)
     }
 
     /// Reads COM_CHANGE_USER, all but its first byte.
@@ -171,7 +192,7 @@ impl Login {
     ///
     /// # Errors
     /// A packet that ends too early.
-    pub fn change_user(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Result<Step, Malformed> {
+    pub fn change_user(&mut self, packet: &[u8]) -> Result<Step, Malformed> {
         let mut reader = Reader(packet);
         self.user = reader.until_zero().to_vec();
         let size = usize::from(reader.u8()?);
@@ -186,28 +207,24 @@ impl Login {
                 plugin = AuthPlugin::from_name(name);
             }
         }
-        Ok(self.choose(plugin, out))
+        self.choose(plugin);
+        Ok(Step::Check)
     }
 
-    fn choose(&mut self, plugin: Option<AuthPlugin>, out: &mut Vec<u8>) -> Step {
-        match plugin {
-            Some(plugin @ (AuthPlugin::Native | AuthPlugin::CachingSha2)) => {
-                self.plugin = plugin;
-                Step::Check
-            }
-            _ => {
-                self.ask_for(PLUGIN_DEFAULT, out);
-                Step::Switch
-            }
-        }
+    fn choose(&mut self, plugin: Option<AuthPlugin>) {
+        let known = plugin.filter(|plugin| matches!(plugin, AuthPlugin::Native | AuthPlugin::CachingSha2));
+        self.is_foreign = known.is_none();
+        self.plugin = known.unwrap_or(PLUGIN_DEFAULT);
     }
 
     fn ask_for(&mut self, plugin: AuthPlugin, out: &mut Vec<u8>) {
         self.plugin = plugin;
         out.push(crate::answer::EOF);
         put_until_zero(out, plugin.name().as_bytes());
-        out.extend_from_slice(&self.nonce);
-        out.push(0);
+        out.extend_from_slice(self.nonce(plugin));
+        if plugin != AuthPlugin::Ed25519 {
+            out.push(0);
+        }
     }
 
     /// Takes the proof that the client sends when it was asked for another plugin.
@@ -223,7 +240,12 @@ impl Login {
     /// Asks for another plugin where what is kept of the password cannot judge the proof that has come; appends the payload of
     /// that.
     pub fn asks_again(&mut self, secret: Option<&Secret>, out: &mut Vec<u8>) -> bool {
-        match secret.and_then(Secret::plugin).filter(|plugin| *plugin != self.plugin) {
+        let plugin = secret.and_then(Secret::plugin);
+        if std::mem::take(&mut self.is_foreign) {
+            self.ask_for(plugin.unwrap_or(PLUGIN_DEFAULT), out);
+            return true;
+        }
+        match plugin.filter(|plugin| *plugin != self.plugin) {
             // A proof that there is no password is the same everywhere.
             Some(plugin) if self.has_proof() && self.proof != [0] => {
                 self.ask_for(plugin, out);
@@ -243,10 +265,15 @@ impl Login {
         match secret {
             Some(Secret::None) => given.is_empty(),
             Some(Secret::Native(twice)) => {
-                self.plugin == AuthPlugin::Native && auth::proves_native(given, twice, &self.nonce)
+                self.plugin == AuthPlugin::Native && auth::proves_native(given, twice, self.nonce(AuthPlugin::Native))
             }
             Some(Secret::CachingSha2(twice)) => {
-                self.plugin == AuthPlugin::CachingSha2 && auth::proves_caching_sha2(given, twice, &self.nonce)
+                self.plugin == AuthPlugin::CachingSha2
+                    && auth::proves_caching_sha2(given, twice, self.nonce(AuthPlugin::CachingSha2))
+            }
+            Some(Secret::Ed25519(public)) => {
+                self.plugin == AuthPlugin::Ed25519
+                    && auth::proves_ed25519(given, public, self.nonce(AuthPlugin::Ed25519))
             }
             Some(Secret::Password(password)) => self.is_made_of(given, password),
             None => {
@@ -258,8 +285,8 @@ impl Login {
 
     fn is_made_of(&self, proof: &[u8], password: &[u8]) -> bool {
         let expected = match self.plugin {
-            AuthPlugin::CachingSha2 => auth::caching_sha2(password, &self.nonce),
-            _ => auth::native(password, &self.nonce),
+            AuthPlugin::CachingSha2 => auth::caching_sha2(password, self.nonce(AuthPlugin::CachingSha2)),
+            _ => auth::native(password, self.nonce(AuthPlugin::Native)),
         };
         auth::is_equal(&expected, proof)
     }
@@ -285,11 +312,11 @@ mod tests {
         let mut login = Login::new(false).unwrap();
         let packet = response(&login, AuthPlugin::CachingSha2, b"secret");
         let mut out = Vec::new();
-        assert_eq!(login.respond(&packet, false, &mut out), Ok(Step::Check));
+        assert_eq!(login.respond(&packet, false), Ok(Step::Check));
         let secret = Secret::Native(twice(b"secret"));
         assert!(!login.is_right(Some(&secret)) && login.asks_again(Some(&secret), &mut out));
         let (plugin, nonce) = crate::handshake::read_switch(&out).unwrap();
-        assert_eq!((plugin, nonce), (&b"mysql_native_password"[..], &login.nonce[..]));
+        assert_eq!((plugin, nonce), (&b"mysql_native_password"[..], &login.nonce[..NONCE_SIZE]));
         login.prove(&auth::native(b"secret", nonce));
         assert!(login.is_right(Some(&secret)) && !login.asks_again(Some(&secret), &mut out));
         assert!(!login.is_right(Some(&Secret::Native(twice(b"other")))));
@@ -300,8 +327,8 @@ mod tests {
 
     fn response(login: &Login, plugin: AuthPlugin, password: &[u8]) -> Vec<u8> {
         let proof = match plugin {
-            AuthPlugin::CachingSha2 => auth::caching_sha2(password, &login.nonce),
-            _ => auth::native(password, &login.nonce),
+            AuthPlugin::CachingSha2 => auth::caching_sha2(password, login.nonce(plugin)),
+            _ => auth::native(password, login.nonce(AuthPlugin::Native)),
         };
         let response = Response {
             capabilities: CAPABILITIES,
@@ -319,12 +346,13 @@ mod tests {
 
     #[test]
     fn greets() {
-        let login = Login::new(true).unwrap();
+        let mut login = Login::new(true).unwrap();
         let mut out = Vec::new();
         login.put_greeting("10.11.6-MariaDB", 7, &mut out);
         let greeting = Greeting::read(&out).unwrap();
         assert_eq!((&*greeting.version, greeting.thread_id), (&b"5.5.5-10.11.6-MariaDB"[..], 7));
-        assert_eq!(greeting.nonce, login.nonce);
+        assert_eq!(greeting.nonce, login.nonce[..NONCE_SIZE]);
+        assert_eq!(greeting.extensions, extension::BULK);
         assert!(greeting.capabilities & capability::SSL != 0);
         assert!(login.nonce.iter().all(|byte| *byte != 0 && *byte != b'$'));
     }
@@ -335,7 +363,7 @@ mod tests {
             let mut login = Login::new(false).unwrap();
             let packet = response(&login, plugin, b"secret");
             let mut out = Vec::new();
-            assert_eq!(login.respond(&packet, false, &mut out), Ok(Step::Check));
+            assert_eq!(login.respond(&packet, false), Ok(Step::Check));
             assert_eq!((&*login.user, &*login.schema, login.collation), (&b"monty"[..], &b"world"[..], 33));
             assert_eq!(login.wants_fast_success(), plugin == AuthPlugin::CachingSha2);
             assert!(login.is_right(Some(&password(b"secret"))) && login.has_proof());
@@ -345,7 +373,7 @@ mod tests {
                     && !login.is_right(None)
             );
             let packet = response(&login, plugin, b"");
-            assert_eq!(login.respond(&packet, false, &mut out), Ok(Step::Check));
+            assert_eq!(login.respond(&packet, false), Ok(Step::Check));
             assert!(login.is_right(Some(&password(b""))) && !login.has_proof() && !login.wants_fast_success());
             assert!(!login.is_right(Some(&password(b"secret"))) && !login.is_right(None));
         }
@@ -355,7 +383,7 @@ mod tests {
     fn who_does_not_exist_has_no_password_either() {
         let mut login = Login::new(false).unwrap();
         let packet = response(&login, AuthPlugin::Native, b"no such user");
-        assert_eq!(login.respond(&packet, false, &mut Vec::new()), Ok(Step::Check));
+        assert_eq!(login.respond(&packet, false), Ok(Step::Check));
         assert!(!login.is_right(None));
     }
 
@@ -364,9 +392,10 @@ mod tests {
         let mut login = Login::new(false).unwrap();
         let packet = response(&login, AuthPlugin::Ed25519, b"secret");
         let mut out = Vec::new();
-        assert_eq!(login.respond(&packet, false, &mut out), Ok(Step::Switch));
+        assert_eq!(login.respond(&packet, false), Ok(Step::Check));
+        assert!(login.asks_again(None, &mut out));
         let (plugin, nonce) = crate::handshake::read_switch(&out).unwrap();
-        assert_eq!((plugin, nonce), (&b"mysql_native_password"[..], &login.nonce[..]));
+        assert_eq!((plugin, nonce), (&b"mysql_native_password"[..], &login.nonce[..NONCE_SIZE]));
         login.prove(&auth::native(b"secret", nonce));
         assert!(login.is_right(Some(&password(b"secret"))));
     }
@@ -377,21 +406,36 @@ mod tests {
         let mut packet = Vec::new();
         request.put_tls_request(&mut packet);
         let mut login = Login::new(true).unwrap();
-        assert_eq!(login.respond(&packet, false, &mut Vec::new()), Ok(Step::Tls));
+        assert_eq!(login.respond(&packet, false), Ok(Step::Tls));
         let mut login = Login::new(false).unwrap();
-        assert!(login.respond(&packet, false, &mut Vec::new()).is_err());
+        assert!(login.respond(&packet, false).is_err());
     }
 
     #[test]
     fn users_change() {
         let mut login = Login::new(false).unwrap();
-        let mut out = Vec::new();
-        assert!(login.change_user(b"app\0\x14short", &mut out).is_err());
-        let packet =
-            [b"app\0\x14", &auth::native(b"x", &login.nonce)[..], b"shop\0\x2d\0mysql_native_password\0"].concat();
-        assert_eq!(login.change_user(&packet, &mut out), Ok(Step::Check));
+        assert!(login.change_user(b"app\0\x14short").is_err());
+        let packet = [
+            b"app\0\x14",
+            &auth::native(b"x", login.nonce(AuthPlugin::Native))[..],
+            b"shop\0\x2d\0mysql_native_password\0",
+        ]
+        .concat();
+        assert_eq!(login.change_user(&packet), Ok(Step::Check));
         assert_eq!((&*login.user, &*login.schema), (&b"app"[..], &b"shop"[..]));
         assert!(login.is_right(Some(&password(b"x"))));
-        assert_eq!(login.change_user(b"app\0\0\0\x2d\0client_ed25519\0", &mut out), Ok(Step::Switch));
+        assert_eq!(login.change_user(b"app\0\0\0\x2d\0client_ed25519\0"), Ok(Step::Check));
+        let mut out = Vec::new();
+        let secret = Secret::Ed25519(auth::ed25519_public(b"x"));
+        assert!(login.asks_again(Some(&secret), &mut out));
+        let (plugin, nonce) = crate::handshake::read_switch(&out).unwrap();
+        assert_eq!((plugin, nonce), (&b"client_ed25519"[..], &login.nonce[..]));
+        let (right, wrong) = (auth::ed25519(b"x", nonce), auth::ed25519(b"y", nonce));
+        for (proof, proves) in
+            [(right.clone(), true), (wrong, false), (right[..63].to_vec(), false), (Vec::new(), false)]
+        {
+            login.prove(&proof);
+            assert_eq!(login.is_right(Some(&secret)), proves);
+        }
     }
 }

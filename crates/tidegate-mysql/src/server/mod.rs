@@ -6,11 +6,14 @@
 //!
 //! Reading order: [`command`], [`login`], [`statements`], then this and `commands`.
 
+mod bulk;
 pub mod command;
 mod commands;
+mod cursor;
 mod line;
 pub mod login;
 pub mod statements;
+mod upload;
 
 use std::{
     borrow::Cow,
@@ -45,6 +48,13 @@ pub trait Transport {
     /// # Errors
     /// The socket's.
     fn poll_read(&self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>>;
+    /// The same from a client that has to send something now.
+    ///
+    /// # Errors
+    /// The socket's, or that the client sends nothing for too long.
+    fn poll_read_soon(&self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
+        self.poll_read(cx, room)
+    }
     /// Writes some of `bytes`.
     ///
     /// # Errors
@@ -167,6 +177,8 @@ pub struct Server<B> {
     input: Option<PacketBuffer>,
     frames: Frames,
     line: Line,
+    /// What a client has sent behind the file that a statement has asked it for.
+    behind_file: Vec<u8>,
 }
 
 /// What the packets of a client come in.
@@ -181,13 +193,43 @@ enum Frames {
     Broken,
 }
 
+impl Frames {
+    /// Hands bytes as they came to the packets that are in them. An answer's frames count on from theirs.
+    fn pass(&mut self, mut bytes: &[u8], packets: &mut PacketBuffer, line: &Line) {
+        while !bytes.is_empty() {
+            let Frames::Compressed(inflater) = self else {
+                let space = packets.space();
+                let count = space.len().min(bytes.len());
+                space[..count].copy_from_slice(&bytes[..count]);
+                packets.arrived(count);
+                bytes = &bytes[count..];
+                continue;
+            };
+            let inflater = inflater.get_or_insert_default();
+            let space = inflater.space();
+            let count = space.len().min(bytes.len());
+            space[..count].copy_from_slice(&bytes[..count]);
+            inflater.arrived(count);
+            bytes = &bytes[count..];
+            loop {
+                match inflater.take(packets.space()) {
+                    Ok(0) => break,
+                    Ok(count) => packets.arrived(count),
+                    Err(_) => return *self = Frames::Broken,
+                }
+            }
+            line.count_from(inflater.sequence().wrapping_add(1));
+        }
+    }
+}
+
 impl<B: Backend> Server<B> {
     /// A connection that begins: its greeting is ready to be [sent](Self::send).
     ///
     /// # Errors
     /// The system has no random bytes to give.
     pub fn new(backend: B, offers_tls: bool) -> io::Result<Self> {
-        let login = Login::new(offers_tls).map_err(io::Error::other)?;
+        let mut login = Login::new(offers_tls).map_err(io::Error::other)?;
         let line = Line::default();
         let mut greeting = Vec::new();
         login.put_greeting(&backend.version(), backend.id(), &mut greeting);
@@ -201,6 +243,7 @@ impl<B: Backend> Server<B> {
             input: None,
             frames: Frames::None,
             line,
+            behind_file: Vec::new(),
         };
         server.buffer().sequence = 1;
         Ok(server)
@@ -393,15 +436,14 @@ impl<B: Backend> Server<B> {
     fn log_in(&mut self, taken: std::ops::Range<usize>, sequence: u8) -> Result<Next, Malformed> {
         let Some(input) = &self.input else { return Ok(Next::Read) };
         let packet = input.payload(taken);
-        let mut question = Vec::new();
         let step = match self.phase {
-            Phase::Response => self.login.respond(packet, self.has_tls, &mut question)?,
+            Phase::Response => self.login.respond(packet, self.has_tls)?,
             _ => {
                 self.login.prove(packet);
                 Step::Check
             }
         };
-        let next = self.step(step, &question, sequence);
+        let next = self.step(step, sequence);
         if self.phase == Phase::Commands {
             let bytes_max = self.backend.packet_bytes_max();
             self.buffer().set_payload_max(bytes_max);
@@ -418,10 +460,9 @@ impl<B: Backend> Server<B> {
         Next::Again
     }
 
-    fn step(&mut self, step: Step, question: &[u8], mut sequence: u8) -> Next {
+    fn step(&mut self, step: Step, mut sequence: u8) -> Next {
         match step {
             Step::Tls => return Next::Tls,
-            Step::Switch => return self.switch(question, sequence),
             Step::Check => {}
         }
         let secret = self.backend.secret(&self.login.user);

@@ -7,7 +7,7 @@ use std::{borrow::Cow, collections::HashMap};
 use bytes::Bytes;
 use tidegate_rows::{ColumnType, Param, ServerError};
 
-use super::PreparedIn;
+use super::{PreparedIn, bulk, cursor::Cursor};
 use crate::{
     rows,
     wire::{Malformed, Reader},
@@ -41,6 +41,8 @@ pub struct Statement {
     long: HashMap<u16, Vec<u8>>,
     /// Why long data was refused; the next execution says so.
     long_error: Option<ServerError>,
+    /// The rows that its last execution has left to be fetched.
+    cursor: Option<Cursor>,
 }
 
 /// A statement that is to run.
@@ -63,6 +65,42 @@ pub struct Statements {
     last: Option<u32>,
     /// Bytes of long data that they hold together.
     long_bytes: usize,
+    /// Bytes of rows that wait to be fetched.
+    cursor_bytes: usize,
+}
+
+/// The rows of values of a bulk execution.
+#[derive(Debug)]
+pub struct BulkRows<'a> {
+    reader: Reader<'a>,
+    types: Vec<(ColumnType, u8)>,
+}
+
+impl BulkRows<'_> {
+    /// The values of the next row; `None` behind the last one.
+    ///
+    /// # Errors
+    /// 1210 for what is no row, 1235 for a value that is to be the default.
+    pub fn next(&mut self, decoded: impl Fn(&[u8]) -> Cow<'_, [u8]>) -> Result<Option<Vec<Param>>, ServerError> {
+        let wrong = |_| ServerError::new(1210, b"HY000", "Incorrect arguments to mysqld_stmt_bulk_execute");
+        if self.reader.is_empty() || self.types.is_empty() {
+            return Ok(None);
+        }
+        let mut values = Vec::with_capacity(self.types.len());
+        for (kind, flags) in &self.types {
+            values.push(match self.reader.u8().map_err(wrong)? {
+                0 if is_text(*kind) => {
+                    let text = self.reader.lenenc_bytes().map_err(wrong)?;
+                    Param::Bytes(Bytes::copy_from_slice(&decoded(text)))
+                }
+                0 => param(&mut self.reader, *kind, flags & UNSIGNED != 0).map_err(wrong)?,
+                1 => Param::Null,
+                2 | 3 => return Err(bulk::no_default()),
+                _ => return Err(wrong(Malformed("unknown indicator"))),
+            });
+        }
+        Ok(Some(values))
+    }
 }
 
 impl Statements {
@@ -83,7 +121,7 @@ impl Statements {
             }
         }
         let (types, long) = (Vec::new(), HashMap::new());
-        let statement = Statement { sql, params, context, types, long, long_error: None };
+        let statement = Statement { sql, params, context, types, long, long_error: None, cursor: None };
         self.all.insert(self.last_id, statement);
         self.last = Some(self.last_id);
         Ok(self.last_id)
@@ -104,11 +142,6 @@ impl Statements {
         self.all.len()
     }
 
-    /// Whether there is one of this number.
-    pub fn contains(&self, id: u32) -> bool {
-        self.all.contains_key(&id)
-    }
-
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
@@ -119,7 +152,73 @@ impl Statements {
         let id = self.number(id);
         if let Some(statement) = self.all.remove(&id) {
             self.long_bytes -= statement.long.values().map(Vec::len).sum::<usize>();
+            self.cursor_bytes -= statement.cursor.as_ref().map_or(0, Cursor::size);
         }
+    }
+
+    /// Keeps the rows that a client is to fetch.
+    pub(super) fn keep_cursor(&mut self, id: u32, cursor: Cursor) {
+        let id = self.number(id);
+        if let Some(statement) = self.all.get_mut(&id) {
+            self.cursor_bytes += cursor.size();
+            self.cursor_bytes -= statement.cursor.replace(cursor).as_ref().map_or(0, Cursor::size);
+        }
+    }
+
+    /// Bytes of rows that wait to be fetched.
+    pub(super) fn cursor_bytes(&self) -> usize {
+        self.cursor_bytes
+    }
+
+    /// Appends the next rows of a statement's cursor, and answers whether it has ended with them: then it is gone.
+    ///
+    /// # Errors
+    /// 1243 if there is no such statement, 1421 if it has no cursor.
+    pub(super) fn fetch(
+        &mut self,
+        id: u32,
+        rows: u32,
+        sequence: &mut u8,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, ServerError> {
+        let id = self.number(id);
+        let statement = self.all.get_mut(&id).ok_or_else(|| unknown(id, "mysqld_stmt_fetch"))?;
+        let Some(cursor) = &mut statement.cursor else {
+            return Err(ServerError::new(1421, b"HY000", format!("The statement ({id}) has no open cursor.")));
+        };
+        let has_ended = cursor.fetch(rows, sequence, out);
+        if has_ended {
+            self.cursor_bytes -= cursor.size();
+            statement.cursor = None;
+        }
+        Ok(has_ended)
+    }
+
+    /// A statement that is to run for several rows of values, which stand in a packet behind number and flags.
+    ///
+    /// # Errors
+    /// 1243 if there is no such statement, 1210 for a packet that does not fit it.
+    pub fn bulk<'p>(
+        &mut self,
+        id: u32,
+        has_types: bool,
+        packet: &'p [u8],
+    ) -> Result<(Execution, BulkRows<'p>), ServerError> {
+        let id = self.number(id);
+        let statement = self.all.get_mut(&id).ok_or_else(|| unknown(id, "mysqld_stmt_bulk_execute"))?;
+        let wrong = |_| ServerError::new(1210, b"HY000", "Incorrect arguments to mysqld_stmt_bulk_execute");
+        let mut reader = Reader(packet);
+        if has_types {
+            statement.read_types(&mut reader).map_err(wrong)?;
+        }
+        if statement.types.len() != statement.params || statement.params == 0 || reader.is_empty() {
+            return Err(wrong(Malformed("no rows of values")));
+        }
+        let rows = BulkRows { reader, types: statement.types.clone() };
+        let execution =
+            Execution { sql: statement.sql.clone(), params: Vec::new(), context: statement.context.clone() };
+        self.reset(id)?;
+        Ok((execution, rows))
     }
 
     /// Forgets all.
@@ -153,6 +252,7 @@ impl Statements {
         self.long_bytes -= statement.long.values().map(Vec::len).sum::<usize>();
         statement.long.clear();
         statement.long_error = None;
+        self.cursor_bytes -= statement.cursor.take().as_ref().map_or(0, Cursor::size);
         Ok(())
     }
 
@@ -194,6 +294,16 @@ pub fn unknown(id: u32, function: &str) -> ServerError {
 }
 
 impl Statement {
+    /// The types of all parameters.
+    fn read_types(&mut self, reader: &mut Reader<'_>) -> Result<(), Malformed> {
+        self.types.clear();
+        for _ in 0..self.params {
+            let [kind, flags] = reader.array()?;
+            self.types.push((ColumnType::from_code(kind).ok_or(Malformed("unknown type"))?, flags));
+        }
+        Ok(())
+    }
+
     fn bind(&mut self, packet: &[u8], decoded: impl Fn(&[u8]) -> Cow<'_, [u8]>) -> Result<Vec<Param>, Malformed> {
         if self.params == 0 {
             return Ok(Vec::new());
@@ -201,11 +311,7 @@ impl Statement {
         let mut reader = Reader(packet);
         let nulls = reader.bytes(self.params.div_ceil(8))?;
         if reader.u8()? == 1 {
-            self.types.clear();
-            for _ in 0..self.params {
-                let [kind, flags] = reader.array()?;
-                self.types.push((ColumnType::from_code(kind).ok_or(Malformed("unknown type"))?, flags));
-            }
+            self.read_types(&mut reader)?;
         }
         if self.types.len() != self.params {
             return Err(Malformed("the types of the parameters are not known"));

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
+use curve25519_dalek::EdwardsPoint;
 use sha1::Sha1;
-use sha2::{Digest, Sha256};
+use sha2::{Digest, Sha256, Sha512};
 
 use super::{
     patterns::{closeness, like},
@@ -17,6 +19,8 @@ pub enum Plugin {
     Native,
     /// `caching_sha2_password`: the secret is the digits of SHA256(SHA256(password)), or empty for no password.
     CachingSha2,
+    /// `ed25519`: the secret is the public key in base64 without padding, or empty for no password.
+    Ed25519,
 }
 
 /// What a login is compared with.
@@ -79,6 +83,7 @@ impl Plugin {
         match name.to_ascii_lowercase().as_str() {
             "mysql_native_password" => Some(Self::Native),
             "caching_sha2_password" => Some(Self::CachingSha2),
+            "ed25519" => Some(Self::Ed25519),
             _ => None,
         }
     }
@@ -88,6 +93,7 @@ impl Plugin {
         match self {
             Self::Native => "mysql_native_password",
             Self::CachingSha2 => "caching_sha2_password",
+            Self::Ed25519 => "ed25519",
         }
     }
 
@@ -98,6 +104,12 @@ impl Plugin {
             _ if password.is_empty() => "".into(),
             Self::Native => format!("*{}", hex(&Sha1::digest(Sha1::digest(password)))).into(),
             Self::CachingSha2 => hex(&Sha256::digest(Sha256::digest(password))).into(),
+            Self::Ed25519 => {
+                let hash: [u8; 64] = Sha512::digest(password).into();
+                let mut secret = [0; 32];
+                secret.copy_from_slice(&hash[..32]);
+                STANDARD_NO_PAD.encode(EdwardsPoint::mul_base_clamped(secret).compress().as_bytes()).into()
+            }
         }
     }
 
@@ -108,6 +120,7 @@ impl Plugin {
             _ if digits.is_empty() => true,
             Self::Native => digits.strip_prefix('*').is_some_and(|digits| is_hex(digits, 40)),
             Self::CachingSha2 => is_hex(digits, 64),
+            Self::Ed25519 => STANDARD_NO_PAD.decode(digits).is_ok_and(|key| key.len() == 32),
         }
     }
 }
@@ -236,8 +249,8 @@ impl Account {
             (Plugin::Native, digits) if with_secret && !digits.is_empty() => {
                 format!(" IDENTIFIED BY PASSWORD '{digits}'")
             }
-            (Plugin::CachingSha2, digits) if with_secret => {
-                format!(" IDENTIFIED VIA {} USING '{digits}'", Plugin::CachingSha2.name())
+            (plugin @ (Plugin::CachingSha2 | Plugin::Ed25519), digits) if with_secret => {
+                format!(" IDENTIFIED VIA {} USING '{digits}'", plugin.name())
             }
             _ => String::new(),
         };

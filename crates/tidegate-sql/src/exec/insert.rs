@@ -49,7 +49,7 @@ impl Writer<'_> {
             rows: 0,
             duplicates: 0,
             spare: None,
-            single: plan.query.is_none() && plan.rows.len() == 1,
+            single: plan.query.is_none() && plan.load.is_none() && plan.rows.len() == 1,
             hides_rowid: table.rowid_column().is_none(),
         };
         self.env.ignoring.set(plan.ignore);
@@ -64,13 +64,21 @@ impl Writer<'_> {
             // Here MariaDB answers generated values only.
             written.insert_id = 0;
         }
-        if !single {
+        if plan.load.is_some() {
+            let deleted = if plan.replace { duplicates as u64 } else { 0 };
+            let skipped = rows as u64 + deleted - written.affected.min(rows as u64 + deleted);
+            let warnings = self.env.warning_count();
+            written.info = format!("Records: {rows}  Deleted: {deleted}  Skipped: {skipped}  Warnings: {warnings}");
+        } else if !single {
             written.info = format!("Records: {rows}  Duplicates: {duplicates}  Warnings: {}", self.env.warning_count());
         }
         Ok(written)
     }
 
     pub(super) fn insert_rows(&mut self, plan: &InsertPlan, run: &mut InsertRun) -> Res<()> {
+        if let Some(load) = &plan.load {
+            return self.load_rows(plan, load, run);
+        }
         if let Some(feed) = &plan.query {
             let rows = self.collect(feed)?;
             for (number, row) in rows.iter().enumerate() {

@@ -72,7 +72,7 @@ impl ReturnedRows {
 }
 
 /// What a statement of too many rows is told.
-const TOO_MUCH: &str = "a statement that changes this much at once; divide it";
+pub(super) const TOO_MUCH: &str = "a statement that changes this much at once; divide it";
 
 /// What a statement needs while it writes.
 pub(crate) struct Writer<'a> {

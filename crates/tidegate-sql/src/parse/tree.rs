@@ -2,7 +2,10 @@
 
 use sqlparser::ast::{Assignment, Expr, OrderByExpr, Query, SelectItem, TableWithJoins};
 
-use super::{AlterItem, CreateTable};
+use super::{
+    AlterItem, CreateTable,
+    files::{IntoFile, Load},
+};
 use crate::{
     accounts::{AccountStatement, Who},
     clients::Kill,
@@ -76,6 +79,12 @@ pub(crate) enum Statement {
     DropView {
         views: Vec<TableName>,
         if_exists: bool,
+    },
+    Load(Box<Load>),
+    /// SELECT … INTO OUTFILE or DUMPFILE: where that stands in the text.
+    SelectIntoFile {
+        cut: Span,
+        into: Box<IntoFile>,
     },
     Use(String),
     Set(Vec<SetItem>),
@@ -171,6 +180,12 @@ pub(crate) enum InsertSource {
     /// Rows of literals.
     Literals(Rows),
     Query(Box<Query>),
+    /// Lines of a file, whose fields go into these columns (`None` for all), and what SET makes of each line.
+    File {
+        fields: Option<Vec<String>>,
+        set: Vec<String>,
+        values: Vec<Expr>,
+    },
 }
 
 /// UPDATE.

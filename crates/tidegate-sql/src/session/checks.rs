@@ -81,6 +81,8 @@ impl Check<'_> {
             // These ask for themselves.
             Statement::Account(_) | Statement::Kill { .. } => Ok(()),
             Statement::Waits { statement, .. } => self.statement(statement),
+            Statement::Load(load) if load.local => Ok(()),
+            Statement::Load(_) | Statement::SelectIntoFile { .. } => self.access.want_global(Privileges::FILE),
             Statement::Use(schema) => self.access.want_schema(schema),
             Statement::Set(items) => items.iter().try_for_each(|item| self.set(item)),
             Statement::Show(show) => self.show(show),

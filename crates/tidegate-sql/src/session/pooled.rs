@@ -71,8 +71,9 @@ impl Session {
             away_from: _,
             caches,
             batches,
+            loads,
         } = &mut self.core;
-        *context = None;
+        (*context, *loads) = (None, None);
         if let Some(mut transaction) = transaction.take() {
             transaction.rollback();
         }

@@ -59,6 +59,11 @@ impl Core {
                 self.ok(found, more, sink);
                 return Ok(());
             }
+            Statement::SelectIntoFile { cut, into } => {
+                let sql = [&text.sql[from..cut.0], b" ", &text.sql[cut.1..to]].concat();
+                return self.select_into_file(&String::from_utf8_lossy(&sql), &into, more, sink);
+            }
+            Statement::Load(load) => return self.load(&load, text.sql, more, sink),
             Statement::Prepare { name, source } => {
                 let sql = variables::prepare_source(self, &source)?;
                 self.check_prepared(&sql)?;

@@ -511,7 +511,7 @@ pub(super) fn names_of(plan: &Plan) -> Vec<&str> {
 /// Whether a plan changes the file by one statement of SQLite's, which SQLite undoes alone when it fails.
 fn writes_once(plan: &Plan) -> bool {
     match &plan.kind {
-        PlanKind::Insert(InsertPlan { rows, query, replace, on_duplicate, .. }) => {
+        PlanKind::Insert(InsertPlan { rows, query, replace, on_duplicate, load: None, .. }) => {
             rows.len() == 1 && query.is_none() && !replace && on_duplicate.is_none()
         }
         _ => false,
@@ -532,6 +532,7 @@ impl Plan {
         match &self.kind {
             PlanKind::Insert(insert) => {
                 insert.query.is_none()
+                    && insert.load.is_none()
                     && insert.rows.len() <= BRIEF_ROWS_MAX
                     && insert.rows.iter().all(|row| row.feed.is_none())
             }

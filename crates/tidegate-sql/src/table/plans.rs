@@ -255,6 +255,7 @@ impl Known {
             ignore: on_duplicate == OnDuplicate::Keep,
             on_duplicate: None,
             returning: None,
+            load: None,
         })
     }
 

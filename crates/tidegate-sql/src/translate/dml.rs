@@ -23,7 +23,7 @@ use crate::{
     dialect::SPECIAL,
     engine::Schema,
     errors,
-    exec::{Out, prepared::Text, target_table::TargetTable, walk::Walk},
+    exec::{Out, load::LoadPlan, prepared::Text, target_table::TargetTable, walk::Walk},
     lexer::Item,
     parse::{self, InsertSource, TableName},
     value::{Datum, Rep},
@@ -63,6 +63,8 @@ pub(crate) struct InsertPlan {
     pub(crate) ignore: bool,
     pub(crate) on_duplicate: Option<Box<Upsert>>,
     pub(crate) returning: Option<Arc<Returning>>,
+    /// The rows come from a file; those of VALUES are none but what SET says.
+    pub(crate) load: Option<Box<LoadPlan>>,
 }
 
 /// A row of VALUES; its expressions are evaluated by one query.
@@ -158,6 +160,11 @@ impl Translator<'_> {
         self.may_insert(&schema, &table, if listed { Some(&[]) } else { None }, insert.replace)?;
         self.home = Some(Arc::clone(&schema));
         let columns = match &insert.columns {
+            _ if matches!(insert.source, InsertSource::File { .. }) => {
+                let columns = self.columns_of_file(&table, &insert.source)?;
+                self.may_insert(&schema, &table, Some(&columns), insert.replace)?;
+                columns
+            }
             Some(names) if !names.is_empty() => {
                 let columns = self.column_list(&table, names)?;
                 self.may_insert(&schema, &table, Some(&columns), insert.replace)?;
@@ -174,6 +181,7 @@ impl Translator<'_> {
             ignore: insert.ignore,
             on_duplicate: None,
             returning: None,
+            load: None,
         };
         match &insert.source {
             InsertSource::Values(rows) => {
@@ -198,6 +206,13 @@ impl Translator<'_> {
                 }
                 self.insert_query(&mut plan, insert, query)?;
             }
+            InsertSource::File { values, .. } => {
+                let all = plan.columns.len();
+                let fields = plan.columns.drain(..all - values.len()).collect::<Vec<_>>();
+                let row = self.insert_row(&plan, values, 1, true, &mut None)?;
+                plan.rows.push(row);
+                plan.columns.splice(..0, fields);
+            }
         }
         if !insert.on_duplicate.is_empty() && plan.on_duplicate.is_none() {
             plan.on_duplicate = Some(Box::new(self.upsert(&schema, &table, insert, Vec::new())?));
@@ -206,6 +221,17 @@ impl Translator<'_> {
             plan.returning = Some(self.returning(&schema, &table, returning)?);
         }
         Ok(plan)
+    }
+
+    /// The columns that a file's fields go into, and behind them those that SET gives a value.
+    fn columns_of_file(&self, table: &Table, source: &InsertSource) -> Res<Vec<usize>> {
+        let InsertSource::File { fields, set, .. } = source else { return Ok(Vec::new()) };
+        let mut columns = match fields {
+            Some(names) => self.column_list(table, names)?,
+            None => (0..table.columns.len()).collect(),
+        };
+        columns.extend(self.column_list(table, set)?);
+        Ok(columns)
     }
 
     /// The query that gives the rows, with the columns of its tables that ON DUPLICATE KEY UPDATE names behind those that are inserted.

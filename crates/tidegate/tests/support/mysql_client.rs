@@ -53,6 +53,7 @@ impl Client {
     pub(crate) fn response(&self, user: &str, password: &str, schema: &str) -> Vec<u8> {
         let response = Response {
             capabilities: CAPABILITIES,
+            extensions: 0,
             collation: 45,
             user: user.into(),
             proof: auth::native(password.as_bytes(), &self.greeting.nonce),

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, io, sync::Arc, time::Duration};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use bstr::ByteSlice;
 use tidegate_core::conf::Config;
 use tidegate_mysql::{
@@ -48,6 +49,9 @@ fn secret_of(secret: &tidegate_sql::Secret) -> Option<Secret> {
         }
         tidegate_sql::Secret::Digest { plugin: Plugin::CachingSha2, digits } => {
             Secret::CachingSha2(bytes(digits)?.try_into().ok()?)
+        }
+        tidegate_sql::Secret::Digest { plugin: Plugin::Ed25519, digits } => {
+            Secret::Ed25519(STANDARD_NO_PAD.decode(digits.as_bytes()).ok()?.try_into().ok()?)
         }
     })
 }

@@ -18,16 +18,23 @@ use tidegate_sql::Client;
 /// Source: MariaDB, `net_write_timeout`.
 const WRITE_TIME_MAX_MS: u64 = 60_000;
 
+/// How long a client may send nothing of a file that it was asked for.
+///
+/// Source: MariaDB, `net_read_timeout`.
+const FILE_TIME_MAX_MS: u64 = 30_000;
+
 /// The socket of a connection.
 pub(in crate::database) struct Socket<'a> {
     session: &'a Session,
     /// Of the write that waits; made by the first that has to.
     deadline: OnceCell<Rc<Deadline>>,
+    /// Of the read of a file that waits.
+    file: OnceCell<Rc<Deadline>>,
 }
 
 impl<'a> Socket<'a> {
     pub(in crate::database) fn new(session: &'a Session) -> Self {
-        Socket { session, deadline: OnceCell::new() }
+        Socket { session, deadline: OnceCell::new(), file: OnceCell::new() }
     }
 
     /// Sends all of `bytes` behind the first `sent`, which grows.
@@ -57,6 +64,24 @@ impl Transport for Socket<'_> {
                 read => return Poll::Ready(read),
             }
         }
+    }
+
+    fn poll_read_soon(&self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
+        let read = self.poll_read(cx, room);
+        if read.is_ready() {
+            if let Some(deadline) = self.file.get() {
+                deadline.disarm();
+            }
+            return read;
+        }
+        let deadline = self.file.get_or_init(Deadline::new);
+        if deadline.poll_expired(cx) {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        if !deadline.is_armed() {
+            deadline.arm(FILE_TIME_MAX_MS);
+        }
+        Poll::Pending
     }
 
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {

@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll};
 
-use tidegate_rows::{Column, Flow, Sink, SinkClosed, Summary, Value};
+use tidegate_rows::{Column, Flow, Input, Sink, SinkClosed, Summary, Value};
 use tidegate_sql::Charset;
 
 /// Bytes of the longest character of UTF-8: what descriptions of columns count with.
@@ -62,5 +62,8 @@ impl<S: Sink> Sink for Transcoded<'_, S> {
     }
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SinkClosed>> {
         self.sink.poll_ready(cx)
+    }
+    fn input(&mut self) -> Option<&mut dyn Input> {
+        self.sink.input()
     }
 }
