@@ -332,6 +332,7 @@ mod tests {
         };
         let response = Response {
             capabilities: CAPABILITIES,
+            extensions: 0,
             collation: 33,
             user: b"monty".to_vec(),
             proof,
@@ -362,7 +363,6 @@ mod tests {
         for plugin in [AuthPlugin::Native, AuthPlugin::CachingSha2] {
             let mut login = Login::new(false).unwrap();
             let packet = response(&login, plugin, b"secret");
-            let mut out = Vec::new();
             assert_eq!(login.respond(&packet, false), Ok(Step::Check));
             assert_eq!((&*login.user, &*login.schema, login.collation), (&b"monty"[..], &b"world"[..], 33));
             assert_eq!(login.wants_fast_success(), plugin == AuthPlugin::CachingSha2);
