@@ -5,6 +5,7 @@
 //! expect, and the results become `conformance/summary.md`. Logs of each file are in `DIR/work/logs`.
 
 mod cache_tests;
+mod drivers;
 mod handlersocket;
 mod nginx_tests;
 mod summary;
@@ -37,6 +38,9 @@ pub(crate) struct Options {
     /// Runs the regression scripts of the plug-in HandlerSocket instead: DIR is a checkout of it
     #[arg(long, conflicts_with_all = ["nginx_tests", "cache_tests"])]
     handlersocket: bool,
+    /// Runs the test suites of MySQL's drivers instead: DIR has checkouts of them; suites are then their names
+    #[arg(long, conflicts_with_all = ["nginx_tests", "cache_tests", "handlersocket"])]
+    drivers: bool,
     /// Suites or files of suites, for instance lua-nginx-module/t/002-content.t; all of lua-nginx-module if none is named
     suites: Vec<String>,
     /// The runner's program
@@ -84,6 +88,9 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     }
     if options.handlersocket {
         return handlersocket::run(options);
+    }
+    if options.drivers {
+        return drivers::run(options);
     }
     if options.nginx_tests {
         return nginx_tests::run(options);

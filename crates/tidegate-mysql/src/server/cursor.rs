@@ -196,7 +196,7 @@ mod tests {
             }
             sink.end_result(&Summary::default());
             assert_eq!(sink.cursor.is_some(), has_cursor);
-            assert_eq!(line.is_empty(), false);
+            assert!(!line.is_empty());
         }
     }
 }
