@@ -268,10 +268,9 @@ fn statement(p: &mut Parser) -> Result<Outcome> {
             Statement::Do
         }
         "ANALYZE" | "OPTIMIZE" | "CHECK" | "REPAIR" | "CHECKSUM" => admin(p, &verb)?,
-        "FLUSH" | "LOCK" | "UNLOCK" | "KILL" | "CALL" | "SIGNAL" => return session::statement(p, &verb),
+        "FLUSH" | "LOCK" | "UNLOCK" | "KILL" | "CALL" | "SIGNAL" | "LOAD" => return session::statement(p, &verb),
         "GRANT" => return accounts::grant(p),
         "REVOKE" => return accounts::revoke(p),
-        "LOAD" => return files::load(p),
         "HANDLER" | "XA" | "INSTALL" | "UNINSTALL" | "RESIGNAL" | "GET" | "HELP" | "CHANGE" | "PURGE" | "RESET"
         | "STOP" | "CACHE" | "BINLOG" | "SHUTDOWN" | "VALUES" => {
             return Ok(Err(errors::unsupported(&verb)));

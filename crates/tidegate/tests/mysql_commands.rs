@@ -92,6 +92,29 @@ fn rows_are_fetched_in_parts() {
 }
 
 #[test]
+fn more_rows_than_are_kept_have_no_cursor() {
+    let port = free_port();
+    let main = format!(
+        "database {{ schema shop; user app password=secret; packet_size_max 4k; listen 127.0.0.1:{port} mysql; }}"
+    );
+    let mut site = Site::new(&main, "location / { echo ok; }");
+    site.start();
+    let mut client = app(port);
+    let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 900) SELECT i FROM n";
+    let id = prepare(&mut client, sql, 0, 1);
+    client.command(0x17, &[&id.to_le_bytes()[..], &[1, 1, 0, 0, 0]].concat());
+    client.read().expect("an answer");
+    client.read().expect("a column");
+    let mut rows = 0;
+    while client.read().expect("a row")[0] != answer::EOF {
+        rows += 1;
+    }
+    assert_eq!(rows, 900);
+    assert_eq!(fetch(&mut client, id, 1), Err(1421));
+    site.quit();
+}
+
+#[test]
 fn a_statement_runs_for_many_rows_of_values() {
     let (mut site, port) = started();
     let mut client = app(port);

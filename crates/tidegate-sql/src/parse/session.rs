@@ -2,7 +2,7 @@
 
 use sqlparser::{parser::Parser, tokenizer::Token};
 
-use super::{KillTarget, Outcome, Result, Statement, comma_separated, table_name, word_or_string};
+use super::{KillTarget, Outcome, Result, Statement, comma_separated, files, table_name, word_or_string};
 use crate::{
     clients::Kill,
     dialect::{expect_word, identifier, take_word, take_words, unexpected},
@@ -21,6 +21,7 @@ pub(super) fn statement(p: &mut Parser, verb: &str) -> Result<Outcome> {
             Statement::UnlockTables
         }
         "FLUSH" => return flush(p),
+        "LOAD" => return files::load(p),
         "CALL" => {
             let name = table_name(p)?;
             while p.peek_token_ref().token != Token::EOF {

@@ -48,7 +48,7 @@ impl Core {
             rows: 0,
             failed: None,
         };
-        let ran = self.run_own(sql.trim_end_matches(';'), false, &mut rows);
+        let ran = self.run_own(sql, false, &mut rows);
         let (count, failed) = (rows.rows, rows.failed.take());
         let ended = match failed {
             None => ran.and_then(|()| rows.write_out().map_err(QueryError::from)),

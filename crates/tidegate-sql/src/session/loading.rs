@@ -39,12 +39,7 @@ impl Core {
     /// # Errors
     /// MySQL's.
     pub(super) fn load(&mut self, load: &Load, text: &[u8], more: bool, sink: &mut dyn Sink) -> Result<(), QueryError> {
-        if !load.format.line_start.is_empty() && load.format.line_end.is_empty() {
-            return Err(errors::wrong_field_terminators().into());
-        }
-        if load.format.field_end.is_empty() && load.format.enclosed.is_none() {
-            return Err(errors::unsupported("LOAD DATA of fields of fixed size").into());
-        }
+        check_format(load)?;
         let charset = charset_of(load.charset.as_deref())?;
         let mut variables = Vec::new();
         for field in &load.fields {
@@ -65,20 +60,7 @@ impl Core {
             self.loads = Some(Rc::new(source));
         }
         let source = self.loads.clone().ok_or_else(|| errors::internal("a load without a file"))?;
-        let mut column = 0;
-        let mut fields: Vec<FieldTo> = load
-            .fields
-            .iter()
-            .map(|field| match field {
-                LoadField::Column(_) => {
-                    column += 1;
-                    FieldTo::Column(column - 1)
-                }
-                LoadField::Variable(name) => {
-                    FieldTo::Variable(variables.iter().position(|known| known == name).unwrap_or(0))
-                }
-            })
-            .collect();
+        let mut fields = places(load, &variables);
         let make = |columns: usize| {
             if fields.is_empty() {
                 fields = (0..columns).map(FieldTo::Column).collect();
@@ -219,6 +201,28 @@ impl Core {
             _ => Err(errors::secure_file_priv()),
         }
     }
+}
+
+/// What is not read.
+fn check_format(load: &Load) -> Res<()> {
+    let format = &load.format;
+    if !format.line_start.is_empty() && format.line_end.is_empty() {
+        return Err(errors::wrong_field_terminators());
+    }
+    if format.field_end.is_empty() && format.enclosed.is_none() {
+        return Err(errors::unsupported("LOAD DATA of fields of fixed size"));
+    }
+    Ok(())
+}
+
+/// Where each field of a line goes; none for all columns.
+fn places(load: &Load, variables: &[String]) -> Vec<FieldTo> {
+    let mut columns = 0..;
+    let place = |field: &LoadField| match field {
+        LoadField::Column(_) => FieldTo::Column(columns.next().unwrap_or(0)),
+        LoadField::Variable(name) => FieldTo::Variable(variables.iter().position(|known| known == name).unwrap_or(0)),
+    };
+    load.fields.iter().map(place).collect()
 }
 
 fn quote_name(name: &str) -> String {

@@ -12,7 +12,7 @@ use crate::{
     errors,
     exec::params::{Params, Text},
     lexer::{self, Normalised},
-    parse::{self, Completion, KillTarget, Statement},
+    parse::{self, Completion, KillTarget, PrepareSource, Span, Statement},
     show,
     store::pool::Pool,
     task, variables,
@@ -53,21 +53,16 @@ impl Core {
             | Statement::Release(_) => self.control_transaction(statement)?,
             // Those below answer in ways of their own.
             Statement::SelectInto { cut, variables } => {
-                let sql = [&text.sql[from..cut.0], b" ", &text.sql[cut.1..to]].concat();
-                let sql = String::from_utf8_lossy(&sql).into_owned();
-                let found = variables::select_into(self, sql.trim_end_matches(';'), &variables)?;
+                let found = variables::select_into(self, &without(&text.sql[..to], from, cut), &variables)?;
                 self.ok(found, more, sink);
                 return Ok(());
             }
             Statement::SelectIntoFile { cut, into } => {
-                let sql = [&text.sql[from..cut.0], b" ", &text.sql[cut.1..to]].concat();
-                return self.select_into_file(&String::from_utf8_lossy(&sql), &into, more, sink);
+                return self.select_into_file(&without(&text.sql[..to], from, cut), &into, more, sink);
             }
             Statement::Load(load) => return self.load(&load, text.sql, more, sink),
             Statement::Prepare { name, source } => {
-                let sql = variables::prepare_source(self, &source)?;
-                self.check_prepared(&sql)?;
-                self.prepared.insert(name.to_lowercase(), Prepared { sql, context: self.prepared_context() });
+                self.prepare(&name, &source)?;
                 self.ok_with(0, "Statement prepared", more, sink);
                 return Ok(());
             }
@@ -87,6 +82,14 @@ impl Core {
             definition => return self.define(definition, text, more, sink),
         }
         self.ok(0, more, sink);
+        Ok(())
+    }
+
+    /// PREPARE.
+    fn prepare(&mut self, name: &str, source: &PrepareSource) -> Res<()> {
+        let sql = variables::prepare_source(self, source)?;
+        self.check_prepared(&sql)?;
+        self.prepared.insert(name.to_lowercase(), Prepared { sql, context: self.prepared_context() });
         Ok(())
     }
 
@@ -276,6 +279,12 @@ impl Sink for Discard {
     fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), tidegate_rows::SinkClosed>> {
         std::task::Poll::Ready(Ok(()))
     }
+}
+
+/// A query from `from` on without a part of its text.
+fn without(sql: &[u8], from: usize, (start, end): Span) -> String {
+    let sql = [&sql[from..start], b" ", &sql[end..]].concat();
+    String::from_utf8_lossy(&sql).trim_end_matches(';').to_owned()
 }
 
 /// Where the text behind the first word begins.

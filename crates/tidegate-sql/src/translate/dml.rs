@@ -159,19 +159,7 @@ impl Translator<'_> {
         // Before anything is said about columns.
         self.may_insert(&schema, &table, if listed { Some(&[]) } else { None }, insert.replace)?;
         self.home = Some(Arc::clone(&schema));
-        let columns = match &insert.columns {
-            _ if matches!(insert.source, InsertSource::File { .. }) => {
-                let columns = self.columns_of_file(&table, &insert.source)?;
-                self.may_insert(&schema, &table, Some(&columns), insert.replace)?;
-                columns
-            }
-            Some(names) if !names.is_empty() => {
-                let columns = self.column_list(&table, names)?;
-                self.may_insert(&schema, &table, Some(&columns), insert.replace)?;
-                columns
-            }
-            _ => (0..table.columns.len()).collect(),
-        };
+        let columns = self.inserted_columns(&schema, &table, insert)?;
         let mut plan = InsertPlan {
             to: self.target_table(&schema, &table)?,
             columns,
@@ -206,13 +194,7 @@ impl Translator<'_> {
                 }
                 self.insert_query(&mut plan, insert, query)?;
             }
-            InsertSource::File { values, .. } => {
-                let all = plan.columns.len();
-                let fields = plan.columns.drain(..all - values.len()).collect::<Vec<_>>();
-                let row = self.insert_row(&plan, values, 1, true, &mut None)?;
-                plan.rows.push(row);
-                plan.columns.splice(..0, fields);
-            }
+            InsertSource::File { values, .. } => self.insert_file(&mut plan, values)?,
         }
         if !insert.on_duplicate.is_empty() && plan.on_duplicate.is_none() {
             plan.on_duplicate = Some(Box::new(self.upsert(&schema, &table, insert, Vec::new())?));
@@ -221,17 +203,6 @@ impl Translator<'_> {
             plan.returning = Some(self.returning(&schema, &table, returning)?);
         }
         Ok(plan)
-    }
-
-    /// The columns that a file's fields go into, and behind them those that SET gives a value.
-    fn columns_of_file(&self, table: &Table, source: &InsertSource) -> Res<Vec<usize>> {
-        let InsertSource::File { fields, set, .. } = source else { return Ok(Vec::new()) };
-        let mut columns = match fields {
-            Some(names) => self.column_list(table, names)?,
-            None => (0..table.columns.len()).collect(),
-        };
-        columns.extend(self.column_list(table, set)?);
-        Ok(columns)
     }
 
     /// The query that gives the rows, with the columns of its tables that ON DUPLICATE KEY UPDATE names behind those that are inserted.
@@ -280,7 +251,7 @@ impl Translator<'_> {
         Ok(Rc::new(TargetTable::of(&self.session, schema, table)?))
     }
 
-    fn column_list(&self, table: &Table, names: &[String]) -> Res<Vec<usize>> {
+    pub(super) fn column_list(&self, table: &Table, names: &[String]) -> Res<Vec<usize>> {
         let mut columns = Vec::new();
         for name in names {
             let (position, _) = table.column(name).ok_or_else(|| errors::unknown_column(name, "field list"))?;
@@ -292,7 +263,7 @@ impl Translator<'_> {
         Ok(columns)
     }
 
-    fn insert_row(
+    pub(super) fn insert_row(
         &mut self,
         plan: &InsertPlan,
         row: &[Expr],

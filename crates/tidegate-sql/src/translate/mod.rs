@@ -23,6 +23,7 @@ pub(crate) mod like;
 mod limit;
 pub(crate) mod list;
 pub(crate) mod literals;
+mod load;
 mod locking;
 mod meet;
 mod names;
