@@ -295,6 +295,14 @@ fn apply(env: &Env, name: &'static str, usage: Use, value: &UserValue) -> Res<()
     Ok(())
 }
 
+/// Gives a session's variable the value that it has had before.
+///
+/// # Errors
+/// None for such a value.
+pub(crate) fn set_back(core: &mut Core, name: &str, value: &str) -> Res<()> {
+    set_system(core, false, name, Some(&text_value(value)))
+}
+
 fn switch_text(text: &str) -> &str {
     match text.to_ascii_uppercase().as_str() {
         "ON" | "TRUE" => "1",

@@ -4,6 +4,9 @@
 mod mysql_client;
 mod support;
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
 use mysql_client::{CAPABILITIES, Client};
 use support::{PATIENCE, Site, free_port};
 use tidegate_mysql::handshake::{Response, capability, extension, read_switch};
@@ -15,6 +18,36 @@ fn started() -> (Site, u16) {
     let mut site = Site::new(&main, "location / { echo ok; }");
     site.start();
     (site, port)
+}
+
+#[test]
+fn a_balancer_says_who_the_client_is() {
+    let port = free_port();
+    let main =
+        format!("database {{ schema shop; user app password=secret; listen 127.0.0.1:{port} mysql proxy_protocol; }}");
+    let mut site = Site::new(&main, "location / { echo ok; }");
+    site.start();
+    let connect = |header: &[u8]| {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("connected");
+        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        stream.write_all(header).expect("sent");
+        stream
+    };
+    let mut client = Client::of(connect(b"PROXY TCP4 192.0.2.7 192.0.2.1 4711 3306\r\n"));
+    let response = client.response("app", "secret", "shop");
+    client.send(&response);
+    assert_eq!(client.outcome(), Ok(0));
+    assert_eq!(client.query("SELECT USER()"), Ok("app@192.0.2.7".into()));
+    let mut client = Client::of(connect(b"PROXY TCP4 192.0.2.8 192.0.2.1 4711 3306\r\n"));
+    let response = client.response("app", "wrong", "shop");
+    client.send(&response);
+    assert_eq!(client.outcome(), Err(1045));
+    site.wait_for_log("Access denied for user 'app'@'192.0.2.8' (using password: YES), client: 192.0.2.8:4711");
+    let mut answer = Vec::new();
+    let _ = connect(b"\x20\0\0\x01no header at all").read_to_end(&mut answer);
+    assert!(answer.is_empty());
+    site.wait_for_log("broken header while reading PROXY protocol");
+    site.quit();
 }
 
 fn app(port: u16) -> Client {
@@ -182,5 +215,21 @@ fn accounts_with_keys_of_ed25519() {
             assert_eq!(client.outcome().is_ok(), admitted, "{plugin}");
         }
     }
+    site.quit();
+}
+
+#[test]
+fn settings_for_one_statement() {
+    let (mut site, port) = started();
+    let mut client = app(port);
+    assert_eq!(
+        client.query("SET STATEMENT max_statement_time=7, sql_mode=ANSI FOR SELECT @@max_statement_time"),
+        Ok("7.000000".into())
+    );
+    assert_eq!(client.query("SELECT @@max_statement_time"), Ok("0.000000".into()));
+    assert_eq!(client.query("SET STATEMENT max_statement_time=0.05 FOR SELECT SLEEP(30)"), Err(1969));
+    assert_eq!(client.query("SET STATEMENT max_statement_time=1 FOR SELECT nothing"), Err(1054));
+    assert_eq!(client.query("SET STATEMENT no_such_thing=1 FOR SELECT 1"), Err(1193));
+    assert_eq!(client.query("SELECT @@max_statement_time"), Ok("0.000000".into()));
     site.quit();
 }

@@ -5,10 +5,26 @@ use sqlparser::{parser::Parser, tokenizer::Token};
 use super::{
     IsolationScope, Outcome, Result, SetItem, SetValue, Statement, accounts, comma_separated, span_of, word_or_string,
 };
-use crate::dialect::{identifier, take_word, take_words, unexpected};
+use crate::dialect::{identifier, is_word, take_word, take_words, unexpected};
 
 /// SET, behind this word.
 pub(super) fn statement(p: &mut Parser) -> Result<Outcome> {
+    if take_word(p, "STATEMENT") {
+        let mut items = Vec::new();
+        while !take_word(p, "FOR") {
+            if !items.is_empty() {
+                p.expect_token(&Token::Comma)?;
+            }
+            let name = identifier(p)?.value.to_ascii_lowercase();
+            p.expect_token(&Token::Eq)?;
+            items.push(SetItem::System { global: false, name, value: set_value(p)? });
+        }
+        let from = p.peek_token_ref().span.start.column as usize;
+        while p.peek_token_ref().token != Token::EOF {
+            p.advance_token();
+        }
+        return Ok(Ok(Statement::SetStatement { items, from }));
+    }
     match accounts::set(p)? {
         Some(outcome) => Ok(outcome),
         None => Ok(Ok(Statement::Set(set(p)?))),
@@ -69,7 +85,8 @@ fn set_value(p: &mut Parser) -> Result<Option<SetValue>> {
     }
     let bare = match &p.peek_token_ref().token {
         Token::Word(word) => {
-            let ends = matches!(p.peek_nth_token_ref(1).token, Token::EOF | Token::Comma);
+            let next = p.peek_nth_token_ref(1);
+            let ends = matches!(next.token, Token::EOF | Token::Comma) || is_word(next, "FOR");
             let constant = ["NULL", "TRUE", "FALSE"].iter().any(|constant| word.value.eq_ignore_ascii_case(constant));
             (ends && !constant).then(|| word.value.clone())
         }

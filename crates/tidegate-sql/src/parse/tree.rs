@@ -88,6 +88,11 @@ pub(crate) enum Statement {
     },
     Use(String),
     Set(Vec<SetItem>),
+    /// SET STATEMENT … FOR: settings for the statement that begins at this byte.
+    SetStatement {
+        items: Vec<SetItem>,
+        from: usize,
+    },
     Show(Show),
     Begin {
         /// `None` for what SET TRANSACTION says.

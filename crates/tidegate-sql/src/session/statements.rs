@@ -12,7 +12,7 @@ use crate::{
     errors,
     exec::params::{Params, Text},
     lexer::{self, Normalised},
-    parse::{self, Completion, KillTarget, PrepareSource, Span, Statement},
+    parse::{self, Completion, KillTarget, PrepareSource, SetItem, Span, Statement},
     show,
     store::pool::Pool,
     task, variables,
@@ -60,6 +60,7 @@ impl Core {
             Statement::SelectIntoFile { cut, into } => {
                 return self.select_into_file(&without(&text.sql[..to], from, cut), &into, more, sink);
             }
+            Statement::SetStatement { items, from } => return self.set_for(&items, text, (from, to), more, sink),
             Statement::Load(load) => return self.load(&load, text.sql, more, sink),
             Statement::Prepare { name, source } => {
                 self.prepare(&name, &source)?;
@@ -91,6 +92,45 @@ impl Core {
         self.check_prepared(&sql)?;
         self.prepared.insert(name.to_lowercase(), Prepared { sql, context: self.prepared_context() });
         Ok(())
+    }
+
+    /// SET STATEMENT: the part of the text that is the statement runs with other settings, which are as before when it has ended.
+    fn set_for(
+        &mut self,
+        items: &[SetItem],
+        text: Text<'_>,
+        (from, to): (usize, usize),
+        more: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<(), QueryError> {
+        let names = items.iter().filter_map(|item| match item {
+            SetItem::System { name, .. } => Some(name.clone()),
+            _ => None,
+        });
+        let before: Vec<(String, Option<String>)> = names
+            .map(|name| {
+                let value = variables::value_of(&self.engine, &self.env, &name);
+                (name, value)
+            })
+            .collect();
+        let done = variables::set(self, items, text.sql).map_err(QueryError::from).and_then(|()| {
+            let part = &text.sql[from..to];
+            let mut scan = Normalised::default();
+            lexer::normalise(part, 0, self.env.lex_mode(), &mut scan).map_err(|error| parse::near(part, error.at))?;
+            self.one(Text { sql: part, params: text.params }, 0, &scan, more, sink)?;
+            if self.napping.is_none() {
+                return Ok(());
+            }
+            // Its time limit is one of the settings.
+            let slept = task::block_on_to_end(self.finish_nap(text.sql, sink));
+            slept.unwrap_or_else(|task::Cancelled| Err(errors::interrupted().into()))
+        });
+        for (name, value) in before.into_iter().rev() {
+            if let Some(value) = value {
+                variables::set_back(self, &name, &value)?;
+            }
+        }
+        done
     }
 
     /// KILL. Who ends itself does so before the answer.

@@ -54,7 +54,8 @@ impl Listed {
 
     /// The item as a column of the result.
     pub(super) fn shown(&self) -> RelColumn {
-        RelColumn { name: self.name.clone(), ex: self.ex.clone() }
+        let derived = self.column.as_ref().filter(|_| self.ex.origin.is_none()).map(|(alias, _)| alias.as_str().into());
+        RelColumn { name: self.name.clone(), ex: self.ex.clone(), derived }
     }
 
     /// The item, where its text is repeated.
@@ -76,6 +77,9 @@ impl RelColumn {
     /// The column as a result describes it.
     pub(crate) fn describe(&self) -> tidegate_rows::Column {
         let mut described = self.ex.ty.describe(self.name.as_bytes(), !self.ex.nullable);
+        if let Some(alias) = &self.derived {
+            described.table = alias.as_bytes().into();
+        }
         if let Some(origin) = &self.ex.origin {
             described.schema = origin.schema.as_bytes().into();
             described.table = origin.alias.as_bytes().into();

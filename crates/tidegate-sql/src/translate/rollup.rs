@@ -65,7 +65,7 @@ impl Translator<'_> {
             let mut common = self.common_type(&all, "rollup")?;
             common.origin = None;
             common.nullable = true;
-            columns.push(RelColumn { name: rels[0].columns[index].name.clone(), ex: common });
+            columns.push(RelColumn { name: rels[0].columns[index].name.clone(), ex: common, derived: None });
         }
         let texts: Vec<String> = rels.iter().map(|rel| self.retyped(rel, &columns)).collect();
         let alias = self.alias("s");

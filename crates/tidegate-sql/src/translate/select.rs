@@ -46,11 +46,12 @@ pub(crate) struct Rel {
     pub(crate) unlimited: Option<String>,
 }
 
-/// A column of a query.
+/// A column of a query; `derived` is the alias of the derived table that has it.
 #[derive(Debug, Clone)]
 pub(crate) struct RelColumn {
     pub(crate) name: String,
     pub(crate) ex: Ex,
+    pub(crate) derived: Option<Box<str>>,
 }
 
 impl Rel {

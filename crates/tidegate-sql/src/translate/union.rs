@@ -86,7 +86,7 @@ impl Translator<'_> {
             let mut common = self.common_type(&all, "UNION")?;
             common.origin = None;
             common.nullable = all.iter().any(|ex| ex.nullable);
-            columns.push(RelColumn { name: rels[0].columns[index].name.clone(), ex: common });
+            columns.push(RelColumn { name: rels[0].columns[index].name.clone(), ex: common, derived: None });
         }
         let mut parts = vec![self.retyped(&rels[0], &columns)];
         for (index, (word, _)) in links.iter().enumerate() {

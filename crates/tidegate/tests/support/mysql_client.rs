@@ -32,6 +32,11 @@ impl Client {
     pub(crate) fn connect(port: u16) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("connected");
         stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        Self::of(stream)
+    }
+
+    /// One of a socket that is connected.
+    pub(crate) fn of(stream: TcpStream) -> Self {
         let nobody =
             Greeting::read(b"\x0a5\0\0\0\0\0abcdefgh\0\0\x82\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0").expect("a greeting");
         let mut client = Client { stream, sequence: 0, greeting: nobody };

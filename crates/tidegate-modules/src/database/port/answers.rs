@@ -89,6 +89,11 @@ impl Answers {
         })
     }
 
+    /// A balancer has said who the client is.
+    pub(super) fn set_peer(&mut self, peer: Peer) {
+        self.peer = peer;
+    }
+
     /// Who talks.
     pub(super) fn client(&self) -> &Arc<Client> {
         self.session.client()

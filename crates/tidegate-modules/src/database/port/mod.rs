@@ -7,6 +7,7 @@
 
 mod answers;
 pub(super) mod logins;
+mod proxied;
 pub(super) mod socket;
 pub(super) mod tls;
 mod transcoding;
@@ -61,8 +62,13 @@ const TURN_COMMANDS: u32 = 16;
 /// `listen … mysql`
 pub(super) fn listen(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
     conf.listen_span.get_or_insert(directive.args[0].span);
-    let specs = listen::of_service(directive, PORT_DEFAULT, &[], |_| Ok(false))?;
-    add(directive, specs, build, Arc::new(Port::open));
+    let mut proxied = false;
+    let specs = listen::of_service(directive, PORT_DEFAULT, &["proxy_protocol"], |arg| {
+        let is_own = *arg.value == *b"proxy_protocol";
+        proxied |= is_own;
+        Ok(is_own)
+    })?;
+    add(directive, specs, build, Arc::new(move |config| Port::open(config, proxied)));
     Ok(())
 }
 
@@ -80,17 +86,19 @@ pub(super) fn check(conf: &Conf, diagnostics: &mut Diagnostics) {
 /// MySQL's protocol at an address.
 struct Port {
     config: Arc<Config>,
+    /// A balancer says first who the client is.
+    proxied: bool,
 }
 
 impl Port {
-    fn open(config: &Arc<Config>) -> Rc<dyn Service> {
-        Rc::new(Port { config: config.clone() })
+    fn open(config: &Arc<Config>, proxied: bool) -> Rc<dyn Service> {
+        Rc::new(Port { config: config.clone(), proxied })
     }
 }
 
 impl Service for Port {
     fn begin(&self, worker: &Rc<Worker>, opening: Opening) {
-        worker.start(Talk::new(opening, &self.config));
+        worker.start(Talk::new(opening, &self.config, self.proxied));
     }
     /// Only whole commands are waited for at length.
     fn head_timeout_ms(&self) -> u64 {
@@ -108,11 +116,14 @@ struct Talk {
     server: Cell<Option<Box<Server<Answers>>>>,
     /// Bytes that came while it was parked.
     input: Cell<Vec<u8>>,
+    /// The header of the PROXY protocol is still to come.
+    awaits_header: Cell<bool>,
 }
 
 impl Talk {
-    fn new(opening: Opening, config: &Arc<Config>) -> Self {
+    fn new(opening: Opening, config: &Arc<Config>, proxied: bool) -> Self {
         let Opening { mut session, input, memo } = opening;
+        let awaits_header = Cell::new(proxied && memo.is_none());
         let server = match memo.and_then(|memo| (*memo).downcast::<Server<Answers>>().ok()) {
             Some(server) => {
                 // The socket is watched again: nobody has to shut it down from outside.
@@ -130,7 +141,7 @@ impl Talk {
                 begun.map(Box::new).map_err(|error| refuse(&session, &error)).ok()
             }
         };
-        Talk { session, server: Cell::new(server), input: Cell::new(input) }
+        Talk { session, server: Cell::new(server), input: Cell::new(input), awaits_header }
     }
 }
 
@@ -143,6 +154,11 @@ impl HasSession for Talk {
 impl Conversation for Talk {
     async fn converse(self: &Rc<Self>, worker: &Rc<Worker>) -> End {
         let Some(mut server) = self.server.take() else { return End::Closed };
+        if self.awaits_header.take() {
+            let Some((peer, rest)) = proxied::read_header(&self.session).await else { return End::Closed };
+            server.backend.set_peer(peer);
+            self.input.set(rest);
+        }
         let talking = talk(&self.session, &mut server, self.input.take(), worker);
         let end = guarded::guarded(&self.session, PROTOCOL, talking).await;
         if end == End::Idle {
@@ -153,7 +169,7 @@ impl Conversation for Talk {
     }
 
     fn park(self) -> Opening {
-        let Talk { session, server, input } = self;
+        let Talk { session, server, input, awaits_header: _ } = self;
         let memo = server.into_inner().map(|server| {
             if let Some(fd) = session.stream.as_fd() {
                 socket::shut_down_when_killed(server.backend.client(), fd);
