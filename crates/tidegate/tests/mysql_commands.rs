@@ -42,7 +42,7 @@ fn a_balancer_says_who_the_client_is() {
     let response = client.response("app", "wrong", "shop");
     client.send(&response);
     assert_eq!(client.outcome(), Err(1045));
-    site.wait_for_log("Access denied for user 'app'@'192.0.2.8' (using password: YES), client: 192.0.2.8:4711");
+    site.wait_for_log("Access denied for user 'app'@'192.0.2.8' (using password: YES), client: 192.0.2.8");
     let mut answer = Vec::new();
     let _ = connect(b"\x20\0\0\x01no header at all").read_to_end(&mut answer);
     assert!(answer.is_empty());
