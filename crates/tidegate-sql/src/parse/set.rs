@@ -23,7 +23,7 @@ pub(super) fn statement(p: &mut Parser) -> Result<Outcome> {
         while p.peek_token_ref().token != Token::EOF {
             p.advance_token();
         }
-        return Ok(Ok(Statement::SetStatement { items, from }));
+        return Ok(Ok(Statement::SetFor { items, from }));
     }
     match accounts::set(p)? {
         Some(outcome) => Ok(outcome),

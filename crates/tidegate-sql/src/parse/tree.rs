@@ -89,7 +89,7 @@ pub(crate) enum Statement {
     Use(String),
     Set(Vec<SetItem>),
     /// SET STATEMENT … FOR: settings for the statement that begins at this byte.
-    SetStatement {
+    SetFor {
         items: Vec<SetItem>,
         from: usize,
     },

@@ -84,9 +84,7 @@ impl Check<'_> {
             Statement::Load(load) if load.local => Ok(()),
             Statement::Load(_) | Statement::SelectIntoFile { .. } => self.access.want_global(Privileges::FILE),
             Statement::Use(schema) => self.access.want_schema(schema),
-            Statement::Set(items) | Statement::SetStatement { items, .. } => {
-                items.iter().try_for_each(|item| self.set(item))
-            }
+            Statement::Set(items) | Statement::SetFor { items, .. } => items.iter().try_for_each(|item| self.set(item)),
             Statement::Show(show) => self.show(show),
             Statement::Admin { verb, tables } => self.admin(verb, tables),
             Statement::LockTables(tables) => tables.iter().try_for_each(|(table, _)| {

@@ -60,7 +60,7 @@ impl Core {
             Statement::SelectIntoFile { cut, into } => {
                 return self.select_into_file(&without(&text.sql[..to], from, cut), &into, more, sink);
             }
-            Statement::SetStatement { items, from } => return self.set_for(&items, text, (from, to), more, sink),
+            Statement::SetFor { items, from } => return self.set_for(&items, text, (from, to), more, sink),
             Statement::Load(load) => return self.load(&load, text.sql, more, sink),
             Statement::Prepare { name, source } => {
                 self.prepare(&name, &source)?;
