@@ -16,6 +16,9 @@
 //! GET    NAME/subscriptions who gets all messages
 //! POST   NAME/subscriptions somebody does from now on                    ?name=
 //! DELETE NAME/subscriptions and no more                                  ?name=
+//! GET    NAME/schedules     what is published by itself, and when
+//! POST   NAME/schedules     the body is a message of a schedule          ?name= &cron= &zone= &priority= &ttl=
+//! DELETE NAME/schedules     it is one no more                            ?name=
 //! ```
 
 use std::rc::Rc;
@@ -32,7 +35,7 @@ use super::{
     Conf, MODULE, admin,
     answer::{Refused, send, write_list, write_published},
     message::{NewMessage, check_name, time_ms},
-    pull,
+    pull, schedules,
     settle::REASON_BYTES_MAX,
     store::Store,
     subscriptions::check_pulled_name,
@@ -106,9 +109,14 @@ async fn answer(req: &Rc<Request>, skip: usize) -> Result<Step, Failure> {
         (Method::Get | Method::Head, "subscriptions") => admin::subscriptions(call).await,
         (Method::Post, "subscriptions") => admin::subscribe(call).await,
         (Method::Delete, "subscriptions") => admin::unsubscribe(call).await,
-        (_, "subscriptions" | "" | "batch" | "pull" | "ack" | "refuse" | "extend" | "dead" | "dead/resend") => {
-            Err(Refused::with(405, "another method is needed").into())
-        }
+        (Method::Get | Method::Head, "schedules") => schedules::list(call).await,
+        (Method::Post, "schedules") => schedules::set(call).await,
+        (Method::Delete, "schedules") => schedules::remove(call).await,
+        (
+            _,
+            "schedules" | "subscriptions" | "" | "batch" | "pull" | "ack" | "refuse" | "extend" | "dead"
+            | "dead/resend",
+        ) => Err(Refused::with(405, "another method is needed").into()),
         _ => Err(Refused::with(404, format!("a queue has no {action:?}")).into()),
     }
 }

@@ -1,4 +1,4 @@
-//! Looks after time: leases that end, messages whose time has come, messages that are of no use any more.
+//! Looks after time: leases that end, messages whose time has come, schedules, messages that are of no use any more.
 //!
 //! One worker does so for all; when it ends another one goes on. It sleeps until the next of these times, and is woken when an
 //! earlier one comes into being.
@@ -19,7 +19,7 @@ use tidegate_sql::{
 use super::{
     gather::{bytes, number},
     store::{Store, StoreError},
-    tables::{READY, SCHEMA, SETTINGS, SUBSCRIPTIONS, Tables},
+    tables::{READY, SCHEDULES, SCHEMA, SETTINGS, SUBSCRIPTIONS, Tables},
 };
 
 /// Messages that share a commit.
@@ -62,7 +62,7 @@ pub(super) async fn keep(store: Rc<Store>) {
     }
 }
 
-/// Waits for a commit that changes settings or subscriptions, and leaves `listening` empty then: it is time to read them anew.
+/// Waits for a commit that changes settings, subscriptions or schedules, and leaves `listening` empty then: it is time to read them anew.
 async fn settings_change(store: &Store, listening: &mut Option<Listening>) {
     let Some(heard) = listening else { return std::future::pending().await };
     if heard.next().await.is_none() {
@@ -77,7 +77,7 @@ async fn look(store: &Rc<Store>, listening: &mut Option<Listening>) -> Result<Du
     if listening.is_none() {
         store.give_back(store.open().await?);
         // In this order: what is committed while they are read is heard of later.
-        *listening = Some(store.engine.listen(SCHEMA, &[SETTINGS, SUBSCRIPTIONS], None)?);
+        *listening = Some(store.engine.listen(SCHEMA, &[SETTINGS, SUBSCRIPTIONS, SCHEDULES], None)?);
         store.reread_settings().await?;
         store.reread_subscriptions().await?;
     }
@@ -85,7 +85,8 @@ async fn look(store: &Rc<Store>, listening: &mut Option<Listening>) -> Result<Du
     let mut sleep = SLEEP_MAX;
     while expire_leases(store).await? {}
     let pauses = store.end_pauses().await?.unwrap_or(SLEEP_MAX);
-    for part in [pauses, wake_delayed(store).await?, drop_expired(store).await?] {
+    let scheduled = store.run_schedules().await?.map_or(SLEEP_MAX, until);
+    for part in [pauses, scheduled, wake_delayed(store).await?, drop_expired(store).await?] {
         sleep = sleep.min(part);
     }
     // Last: time has passed meanwhile.

@@ -22,6 +22,7 @@ mod nq;
 mod outbox;
 mod publish;
 mod pull;
+mod schedules;
 mod scripts;
 mod settings;
 mod settle;

@@ -14,6 +14,8 @@ pub(super) const SCHEMA: &str = "tidegate_queue";
 pub(super) const SETTINGS: &str = "queues";
 /// The table of subscriptions.
 pub(super) const SUBSCRIPTIONS: &str = "subscriptions";
+/// The table with the schedules of queues.
+pub(super) const SCHEDULES: &str = "schedules";
 
 /// The message waits to be pulled.
 pub(super) const READY: i64 = 0;
@@ -61,6 +63,18 @@ CREATE TABLE IF NOT EXISTS tidegate_queue.subscriptions (
   name VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   PRIMARY KEY (queue, name)
 );
+CREATE TABLE IF NOT EXISTS tidegate_queue.schedules (
+  queue VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  name VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  cron VARCHAR(200) NOT NULL,
+  zone VARCHAR(64) NOT NULL,
+  priority INT UNSIGNED NOT NULL,
+  ttl_ms BIGINT UNSIGNED NULL,
+  next_ms BIGINT UNSIGNED NULL,
+  body LONGBLOB NOT NULL,
+  PRIMARY KEY (queue, name),
+  KEY next (next_ms)
+);
 CREATE TABLE IF NOT EXISTS tidegate_queue.outboxes (
   schema_name VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY,
   carried TEXT NOT NULL
@@ -91,6 +105,12 @@ pub(super) struct Tables {
     pub(super) queues: OpenTable,
     /// Subscriptions: queue, name.
     pub(super) subscriptions: OpenTable,
+    /// A schedule: queue, name, cron, zone, priority, ttl_ms, next_ms, body.
+    pub(super) schedules: OpenTable,
+    /// The same, by the time of the next message.
+    pub(super) schedules_next: OpenTable,
+    /// What a run changes of a schedule: next_ms; filter next_ms.
+    pub(super) schedules_run: OpenTable,
     /// Rows of outboxes that have become messages and are to be deleted: schema_name, carried.
     pub(super) outboxes: OpenTable,
     /// The same messages, as jobs.
@@ -120,6 +140,7 @@ impl Tables {
             "body",
         ];
         let wanted = ["id", "queue", "state", "priority", "published_ms", "expires_ms", "attempts", "headers", "body"];
+        let schedule = ["queue", "name", "cron", "zone", "priority", "ttl_ms", "next_ms", "body"];
         let fail = ["state", "due_ms", "attempts", "reason", "unique_key", "expires_ms"];
         Ok(Tables {
             publish: open("messages", "PRIMARY", &new, &[])?,
@@ -131,6 +152,9 @@ impl Tables {
             by_unique_key: open("messages", "unique_key", &["id"], &[])?,
             queues: open(SETTINGS, "PRIMARY", &["name", "attempts_max", "is_paused", "subscribers_only"], &[])?,
             subscriptions: open(SUBSCRIPTIONS, "PRIMARY", &["queue", "name"], &[])?,
+            schedules: open(SCHEDULES, "PRIMARY", &schedule, &[])?,
+            schedules_next: open(SCHEDULES, "next", &schedule, &[])?,
+            schedules_run: open(SCHEDULES, "PRIMARY", &["next_ms"], &["next_ms"])?,
             outboxes: open("outboxes", "PRIMARY", &["schema_name", "carried"], &[])?,
             jobs: JobTables::open(session)?,
         })
