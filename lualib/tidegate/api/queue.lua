@@ -32,7 +32,7 @@ local function checked(options, name)
     end
     for option, value in pairs(options) do
         if option ~= "headers" and option ~= "unique" then
-            if option ~= "priority" and option ~= "delay" and option ~= "ttl" then
+            if option ~= "priority" and option ~= "delay" and option ~= "ttl" and option ~= "result" then
                 return fail("unknown option \"" .. tostring(option) .. "\"")
             end
             if not tonumber(value) or tonumber(value) < 0 or tonumber(value) ~= tonumber(value) then
@@ -51,6 +51,9 @@ end
 local function publish_in(transaction, queue, body, options)
     local headers
     options, headers = checked(options, "publish")
+    if options.result then
+        return fail("bad option \"result\" (a message of a transaction has none)")
+    end
     local done, message, code, state = transaction:exec(
         "INSERT INTO tidegate_outbox (queue, body, priority, delay_ms, ttl_ms, unique_key, headers) VALUES (?, ?, ?, ?, ?, ?, ?)",
         queue, body, tonumber(options.priority) or 1024, milliseconds(options.delay) or 0, milliseconds(options.ttl),
@@ -83,6 +86,7 @@ function _M.publish(queue, body, options)
     add("priority", options.priority and format("%.0f", tonumber(options.priority)))
     add("delay", options.delay and milliseconds(options.delay) .. "ms")
     add("ttl", options.ttl and milliseconds(options.ttl) .. "ms")
+    add("result", options.result and milliseconds(options.result) .. "ms")
     add("unique", options.unique and tostring(options.unique))
     return settle(native.publish(queue, body, headers, unpack(parameters, 1, count)))
 end
@@ -135,8 +139,20 @@ function _M.extend(queue, message, seconds)
     return native.extend(queue, seconds, type(message) == "table" and message.receipt or message)
 end
 
-function Message:ack()
-    return _M.ack(self.queue, self)
+-- The result is kept if the publisher has asked for it.
+function Message:ack(result)
+    if result == nil then
+        return _M.ack(self.queue, self)
+    end
+    return settle(native.ack_with(self.queue, result, receipts_of(self)))
+end
+
+-- What a consumer has made of a message, or nil and "waiting", "dead" or "unknown".
+function _M.result(queue, id, options)
+    if options ~= nil and type(options) ~= "table" then
+        return fail("bad argument #3 to 'result' (table expected, got " .. type(options) .. ")")
+    end
+    return settle(native.result(queue, id, options and options.wait or 0))
 end
 
 function Message:refuse(options)

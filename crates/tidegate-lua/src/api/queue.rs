@@ -23,6 +23,8 @@ pub(crate) static FAMILY: Family = Family {
         ("publish", function(publish)),
         ("pull", function(pull)),
         ("ack", function(ack)),
+        ("ack_with", function(ack_with)),
+        ("result", function(result)),
         ("refuse", function(refuse)),
         ("extend", function(extend)),
         ("subscribe", function(subscribe)),
@@ -183,6 +185,32 @@ fn ack(lua: &mut Lua) -> CResult {
     };
     let receipts = receipts(lua, 2)?;
     wait(lua, async move { queue.acknowledge(&receipts).await }, push_count)
+}
+
+/// `ack_with(queue, result, receipt)`: how many of the receipts were still good.
+fn ack_with(lua: &mut Lua) -> CResult {
+    let queue = match queue(lua)? {
+        Ok(queue) => queue,
+        Err(message) => return Ok(Refusal::plain(message).push(lua)),
+    };
+    let result = Bytes::copy_from_slice(lua.check_bytes(2)?);
+    let receipts = receipts(lua, 3)?;
+    let [receipt] = receipts[..] else { return Err(LuaError::new("a result belongs to one message")) };
+    wait(lua, async move { queue.acknowledge_with(receipt, result).await }, push_count)
+}
+
+/// `result(queue, id, wait)`: the result, or nil and where its message is.
+fn result(lua: &mut Lua) -> CResult {
+    let queue = match queue(lua)? {
+        Ok(queue) => queue,
+        Err(message) => return Ok(Refusal::plain(message).push(lua)),
+    };
+    let id = u64::try_from(lua.check_integer(2)?).unwrap_or(0);
+    let time = seconds(lua, 3)?.unwrap_or_default();
+    wait(lua, async move { queue.result(id, time).await }, |result, lua| {
+        lua.push_bytes(&result);
+        Ok(1)
+    })
 }
 
 /// `refuse(queue, delay or nil, reason or nil, receipt…)`: how many of the receipts were still good.

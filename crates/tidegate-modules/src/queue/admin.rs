@@ -214,6 +214,7 @@ impl Store {
             let requests: Vec<_> =
                 free.iter().map(|key| (&tables.read, Request::Delete(Rows::with_key(key), Answer::Number))).collect();
             deleted += self.carry_out(open, &requests).await?.changed()?;
+            self.home.waiters.tell(places.iter().map(|place| place.id));
         }
     }
 

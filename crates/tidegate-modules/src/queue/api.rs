@@ -1,10 +1,10 @@
 //! The API: which request means what.
 //!
 //! ```text
-//! POST   NAME               the body is a message                        ?priority= &delay= &ttl= &unique=
+//! POST   NAME               the body is a message                        ?priority= &delay= &ttl= &unique= &result= &wait=
 //! POST   NAME/batch         the body is a list of messages, in JSON
 //! POST   NAME/pull          messages for a consumer                      ?max= &wait= &lease=
-//! POST   NAME/ack           messages are done                            ?receipt= …
+//! POST   NAME/ack           messages are done; the body is a result     ?receipt= …
 //! POST   NAME/refuse        messages have failed; the body says why      ?receipt= … &delay=
 //! POST   NAME/extend        the consumer needs more time                 ?receipt= … &lease=
 //! GET    NAME               statistics
@@ -13,6 +13,7 @@
 //! GET    NAME/dead          messages that have failed too often          ?max=
 //! POST   NAME/dead/resend   they wait again
 //! DELETE NAME/dead          they are deleted
+//! GET    NAME/results/ID    what has become of a message                 ?wait=
 //! GET    NAME/subscriptions who gets all messages
 //! POST   NAME/subscriptions somebody does from now on                    ?name=
 //! DELETE NAME/subscriptions and no more                                  ?name=
@@ -35,7 +36,7 @@ use super::{
     Conf, MODULE, admin,
     answer::{Refused, send, write_list, write_published},
     message::{NewMessage, check_name, time_ms},
-    pull, schedules,
+    pull, results, schedules,
     settle::REASON_BYTES_MAX,
     store::Store,
     subscriptions::check_pulled_name,
@@ -92,6 +93,9 @@ async fn answer(req: &Rc<Request>, skip: usize) -> Result<Step, Failure> {
     if matches!((req.method.get(), action), (Method::Post, "" | "batch") | (_, "subscriptions")) {
         // Messages come into a subscription from its queue, and it has no subscribers of its own.
         check_name(queue)?;
+    }
+    if let Some(id) = action.strip_prefix("results/") {
+        return results::get(call, id).await;
     }
     match (req.method.get(), action) {
         (Method::Post, "") => publish(call).await,
@@ -177,9 +181,12 @@ pub(super) fn count(name: &str, value: &str, max: usize) -> Result<usize, Refuse
 
 async fn publish(call: Call) -> Result<Step, Failure> {
     let mut message = NewMessage::new(Bytes::new());
-    call.each_param(|name, value| message.set(name, value))?;
+    let wait_ms = results::take_params(&call, &mut message)?;
     message.body = call.body(call.conf().message_bytes_max()).await?;
     let published = call.store.publish(&call.queue, vec![message]).await.map_err(|error| call.refused(&error))?;
+    if let (Some(wait_ms), Some(published)) = (wait_ms, published.first()) {
+        return results::answer(call, published.number(), wait_ms).await;
+    }
     let mut out = Vec::new();
     published.into_iter().for_each(|published| write_published(published, &mut out));
     out.push(b'\n');
@@ -258,9 +265,13 @@ async fn acknowledge(call: Call) -> Result<Step, Failure> {
     let mut receipts = Receipts { given: Vec::new(), over: Vec::new() };
     call.each_param(|name, value| receipts.take(name, value))?;
     receipts.check()?;
+    let result = call.body(call.conf().message_bytes_max()).await?;
+    if !result.is_empty() && receipts.given.len() > 1 {
+        return Err(Refused::bad("a result belongs to one receipt").into());
+    }
     let settling = receipts.settle(&call);
     if !settling.is_empty() {
-        call.store.acknowledge(settling).await.map_err(|error| call.refused(&error))?;
+        call.store.acknowledge_with(settling, &result).await.map_err(|error| call.refused(&error))?;
     }
     Ok(receipts.send(&call).await)
 }

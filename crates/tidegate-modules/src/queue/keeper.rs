@@ -18,6 +18,7 @@ use tidegate_sql::{
 
 use super::{
     gather::{bytes, number},
+    results,
     store::{Store, StoreError},
     tables::{READY, SCHEDULES, SCHEMA, SETTINGS, SUBSCRIPTIONS, Tables},
 };
@@ -86,7 +87,8 @@ async fn look(store: &Rc<Store>, listening: &mut Option<Listening>) -> Result<Du
     while expire_leases(store).await? {}
     let pauses = store.end_pauses().await?.unwrap_or(SLEEP_MAX);
     let scheduled = store.run_schedules().await?.map_or(SLEEP_MAX, until);
-    for part in [pauses, scheduled, wake_delayed(store).await?, drop_expired(store).await?] {
+    let results = results::drop_expired(store).await?.unwrap_or(SLEEP_MAX);
+    for part in [pauses, scheduled, results, wake_delayed(store).await?, drop_expired(store).await?] {
         sleep = sleep.min(part);
     }
     // Last: time has passed meanwhile.
@@ -223,5 +225,6 @@ async fn delete_unleased(store: &Rc<Store>, over: &[&Timed]) -> Result<usize, St
     let requests: Vec<_> =
         keys.iter().map(|key| (&tables.read, Request::Delete(Rows::with_key(key), Answer::Number))).collect();
     store.carry_out(open, &requests).await?;
+    store.home.waiters.tell(over.iter().map(|timed| timed.place.id));
     Ok(keys.len())
 }

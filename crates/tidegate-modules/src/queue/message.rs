@@ -29,6 +29,8 @@ pub(super) struct NewMessage {
     pub(super) unique_key: Option<Bytes>,
     /// How long a client of beanstalkd may have it.
     pub(super) lease_ms: Option<u64>,
+    /// How long its result is kept for the publisher.
+    pub(super) result_ms: Option<u64>,
     /// An object of JSON, as text.
     pub(super) headers: Option<String>,
 }
@@ -74,6 +76,7 @@ impl NewMessage {
             ttl_ms: None,
             unique_key: None,
             lease_ms: None,
+            result_ms: None,
             headers: None,
         }
     }
@@ -87,6 +90,7 @@ impl NewMessage {
             "priority" => self.priority = priority(value)?,
             "delay" => self.delay_ms = time_ms(name, value)?,
             "ttl" => self.ttl_ms = Some(time_ms(name, value)?.max(1)),
+            "result" => self.result_ms = Some(time_ms(name, value)?.max(1)),
             "unique" => self.unique_key = Some(unique_key(value)?),
             _ => return Ok(false),
         }
@@ -117,13 +121,13 @@ impl NewMessage {
                 ("headers", Json::Object(fields)) if fields.values().all(Json::is_string) => {
                     message.headers = Some(value.to_string());
                 }
-                ("delay" | "ttl" | "priority" | "unique", Json::String(text)) => {
+                ("delay" | "ttl" | "priority" | "unique" | "result", Json::String(text)) => {
                     message.set(name, text)?;
                 }
-                ("delay" | "ttl" | "priority", Json::Number(number)) => {
+                ("delay" | "ttl" | "priority" | "result", Json::Number(number)) => {
                     message.set(name, &number.to_string())?;
                 }
-                ("body" | "base64" | "unique" | "delay" | "ttl" | "priority" | "headers", _) => {
+                ("body" | "base64" | "unique" | "delay" | "ttl" | "priority" | "result" | "headers", _) => {
                     return Err(Refused::bad(format!("\"{name}\" has a value of the wrong type")));
                 }
                 _ => return Err(Refused::bad(format!("unknown member \"{name}\" of a message"))),
@@ -190,10 +194,12 @@ mod tests {
             delay_ms: 1500,
             ttl_ms: Some(60_000),
             unique_key: Some("k".into()),
+            result_ms: Some(3_600_000),
             headers: Some(r#"{"a":"b"}"#.to_owned()),
             ..plain
         };
-        let json = r#"{"body":"a","priority":0,"delay":"1500ms","ttl":60,"unique":"k","headers":{"a":"b"}}"#;
+        let json =
+            r#"{"body":"a","priority":0,"delay":"1500ms","ttl":60,"unique":"k","result":"1h","headers":{"a":"b"}}"#;
         check(json, Ok(full));
         check("[]", Err("a message must be an object"));
         check("{}", Err("a message needs \"body\" or \"base64\""));

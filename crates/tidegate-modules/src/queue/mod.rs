@@ -3,7 +3,7 @@
 //! Messages are rows of the schema `tidegate_queue` ([`tables`]); who has which is known to [`tidegate_queue::Broker`], once for
 //! all workers. [`store`] brings both together: [`publish`] and [`settle`] change rows and tell the broker, [`keeper`] looks after
 //! time. [`api`] is HTTP, [`pull`] what waits for messages there, [`admin`] what looks at whole queues. [`subscriptions`] copies
-//! messages to all who want them. [`outbox`] takes messages that SQL has published with an application's own rows.
+//! messages to all who want them, [`results`] keeps what has become of them. [`outbox`] takes messages that SQL has published with an application's own rows.
 //! [`scripts`] is the queue without HTTP, [`beanstalk`] another protocol, [`nq`] another API with tables of its own, [`desk`] the
 //! command line's.
 //!
@@ -22,6 +22,7 @@ mod nq;
 mod outbox;
 mod publish;
 mod pull;
+mod results;
 mod schedules;
 mod scripts;
 mod settings;
@@ -92,7 +93,7 @@ pub static MODULE: Module<Conf> = Module {
             .doc("How long a consumer has a message where its request does not say."),
         Directive::time("queue_wait_max", |conf: &mut Conf| &mut conf.queue_wait_max)
             .default("60s")
-            .doc("Longest time that a pull may wait for a message."),
+            .doc("Longest time that a request may wait for a message or a result."),
         Directive::size("queue_message_size_max", |conf: &mut Conf| &mut conf.queue_message_size_max)
             .default("1m")
             .doc("Size of the largest message."),

@@ -11,6 +11,7 @@ use super::{
     message::{Message, NewMessage, check_name},
     publish::Published,
     pull::{self, MESSAGES_MAX},
+    results::Outcome,
     settle::REASON_BYTES_MAX,
     store::Store,
     subscriptions::{check_pulled_name, queue_of},
@@ -135,6 +136,32 @@ impl Queue {
             self.store.acknowledge(settling).await.map_err(sentence)?;
         }
         Ok(count)
+    }
+
+    /// A message is done, with a result. Answers whether its receipt was still good.
+    ///
+    /// # Errors
+    /// As [`pull`](Self::pull); the lease goes on then.
+    pub async fn acknowledge_with(&self, receipt: Receipt, result: Bytes) -> Result<usize, String> {
+        let settling = self.settle(&[receipt]);
+        let count = settling.len();
+        if count > 0 {
+            self.store.acknowledge_with(settling, &result).await.map_err(sentence)?;
+        }
+        Ok(count)
+    }
+
+    /// Waits for the result of a message. May be dropped.
+    ///
+    /// # Errors
+    /// There is none in that time: "waiting", "dead" or "unknown"; or the database cannot be used.
+    pub async fn result(&self, id: u64, wait: Duration) -> Result<Bytes, String> {
+        match self.store.result(&self.name, id, millis(wait)).await.map_err(sentence)? {
+            Outcome::Done(result) => Ok(result),
+            Outcome::Waiting => Err("waiting".to_owned()),
+            Outcome::Dead => Err("dead".to_owned()),
+            Outcome::Nowhere => Err("unknown".to_owned()),
+        }
     }
 
     /// Messages have failed: they wait again, after a delay if it is not zero. Answers how many of the receipts were still good.

@@ -2,10 +2,11 @@
 
 use std::cell::Cell;
 
+use bytes::Bytes;
 use tidegate_net::clock;
 use tidegate_queue::Settling;
 use tidegate_rows::{Param, Value};
-use tidegate_sql::table::{Answer, Request, Revise, Revision, Rows};
+use tidegate_sql::table::{Request, Revise, Revision, Rows};
 
 use super::{
     gather::number,
@@ -62,19 +63,12 @@ impl Revise for Failure<'_> {
 }
 
 impl Store {
-    /// Messages are done: they are deleted.
+    /// Messages are done, with empty results: they are deleted.
     ///
     /// # Errors
     /// Storage errors. The leases go on.
     pub(super) async fn acknowledge(&self, settling: Vec<Settling>) -> Result<(), StoreError> {
-        let keys: Vec<[Value<'_>; 1]> = settling.iter().map(|settling| [Value::Uint(settling.place().id)]).collect();
-        let open = self.open().await?;
-        let tables = open.tables.clone();
-        let requests: Vec<_> =
-            keys.iter().map(|key| (&tables.read, Request::Delete(Rows::with_key(key), Answer::Number))).collect();
-        self.carry_out(open, &requests).await?;
-        settling.into_iter().for_each(Settling::gone);
-        Ok(())
+        self.acknowledge_with(settling, &Bytes::new()).await
     }
 
     /// Messages of a queue have failed: they wait again, at once or later, or are dead.
@@ -117,7 +111,11 @@ impl Store {
                     settling.gone();
                     self.home.due_changed.notify_one();
                 }
-                Failed::Gone | Failed::Dead => settling.gone(),
+                Failed::Gone | Failed::Dead => {
+                    let id = settling.place().id;
+                    settling.gone();
+                    self.home.waiters.tell([id]);
+                }
             }
             if failure.expires.get() {
                 // Behind the end of the lease: the keeper leaves messages alone that somebody has.

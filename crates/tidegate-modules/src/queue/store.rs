@@ -23,6 +23,7 @@ use super::{
     gather::{Gather, bytes, number},
     keeper,
     message::Message,
+    results::Waiters,
     settings::KnownSettings,
     subscriptions,
     tables::{DEFINITIONS, READY, Tables, UPGRADE},
@@ -62,6 +63,8 @@ pub(super) struct Home {
     doubtful: Mutex<BTreeSet<String>>,
     /// Queues that are paused for a time.
     pub(super) pauses: Pauses,
+    /// Who waits for results.
+    pub(super) waiters: Waiters,
 }
 
 static HOMES: Mutex<Vec<(PathBuf, Arc<Home>)>> = Mutex::new(Vec::new());
@@ -89,6 +92,7 @@ impl Home {
             outboxes: Mutex::default(),
             doubtful: Mutex::default(),
             pauses: Pauses::default(),
+            waiters: Waiters::default(),
         });
         homes.push((path.clone(), home.clone()));
         Ok(home)

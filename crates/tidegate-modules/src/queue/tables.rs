@@ -45,6 +45,7 @@ CREATE TABLE IF NOT EXISTS tidegate_queue.messages (
   releases INT UNSIGNED NOT NULL DEFAULT 0,
   burials INT UNSIGNED NOT NULL DEFAULT 0,
   kicks INT UNSIGNED NOT NULL DEFAULT 0,
+  result_ms BIGINT UNSIGNED NULL,
   headers LONGTEXT NULL,
   body LONGBLOB NOT NULL,
   KEY next (queue, state, priority, id),
@@ -75,19 +76,29 @@ CREATE TABLE IF NOT EXISTS tidegate_queue.schedules (
   PRIMARY KEY (queue, name),
   KEY next (next_ms)
 );
+CREATE TABLE IF NOT EXISTS tidegate_queue.results (
+  message BIGINT UNSIGNED NOT NULL PRIMARY KEY,
+  queue VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  done_ms BIGINT UNSIGNED NOT NULL,
+  expires_ms BIGINT UNSIGNED NOT NULL,
+  body LONGBLOB NOT NULL,
+  KEY expires (expires_ms)
+);
 CREATE TABLE IF NOT EXISTS tidegate_queue.outboxes (
   schema_name VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY,
   carried TEXT NOT NULL
 );";
 
-/// Brings `queues` of former versions up to date, which had no such columns: one statement, hence done or not.
+/// Brings tables of former versions up to date, which lack some of these columns. Each statement is done or not; those that a crash
+/// has kept from being carried out follow at the next start.
 pub(super) const UPGRADE: &str = "\
-ALTER TABLE tidegate_queue.queues ADD COLUMN subscribers_only TINYINT UNSIGNED NOT NULL DEFAULT 0;";
+ALTER TABLE tidegate_queue.queues ADD COLUMN IF NOT EXISTS subscribers_only TINYINT UNSIGNED NOT NULL DEFAULT 0;
+ALTER TABLE tidegate_queue.messages ADD COLUMN IF NOT EXISTS result_ms BIGINT UNSIGNED NULL;";
 
 /// The table, by the indexes and columns that requests need.
 pub(super) struct Tables {
     /// Columns of a new message: queue, state, priority, published_ms, due_ms, expires_ms, unique_key, lease_ms, headers,
-    /// body.
+    /// body, result_ms.
     pub(super) publish: OpenTable,
     /// What a consumer gets: id, queue, state, priority, published_ms, expires_ms, attempts, headers, body.
     pub(super) read: OpenTable,
@@ -113,6 +124,14 @@ pub(super) struct Tables {
     pub(super) schedules_run: OpenTable,
     /// Rows of outboxes that have become messages and are to be deleted: schema_name, carried.
     pub(super) outboxes: OpenTable,
+    /// Whether results of messages are wanted: queue, state, result_ms.
+    pub(super) wanted_results: OpenTable,
+    /// Columns of a new result: message, queue, done_ms, expires_ms, body.
+    pub(super) results: OpenTable,
+    /// A result, by its message: queue, expires_ms, body.
+    pub(super) stored_results: OpenTable,
+    /// Results in the order in which they are deleted: expires_ms, message.
+    pub(super) expired_results: OpenTable,
     /// The same messages, as jobs.
     pub(super) jobs: JobTables,
 }
@@ -138,6 +157,7 @@ impl Tables {
             "lease_ms",
             "headers",
             "body",
+            "result_ms",
         ];
         let wanted = ["id", "queue", "state", "priority", "published_ms", "expires_ms", "attempts", "headers", "body"];
         let schedule = ["queue", "name", "cron", "zone", "priority", "ttl_ms", "next_ms", "body"];
@@ -156,6 +176,10 @@ impl Tables {
             schedules_next: open(SCHEDULES, "next", &schedule, &[])?,
             schedules_run: open(SCHEDULES, "PRIMARY", &["next_ms"], &["next_ms"])?,
             outboxes: open("outboxes", "PRIMARY", &["schema_name", "carried"], &[])?,
+            wanted_results: open("messages", "PRIMARY", &["queue", "state", "result_ms"], &[])?,
+            results: open("results", "PRIMARY", &["message", "queue", "done_ms", "expires_ms", "body"], &[])?,
+            stored_results: open("results", "PRIMARY", &["queue", "expires_ms", "body"], &[])?,
+            expired_results: open("results", "expires", &["expires_ms", "message"], &[])?,
             jobs: JobTables::open(session)?,
         })
     }

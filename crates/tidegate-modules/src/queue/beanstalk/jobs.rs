@@ -274,6 +274,7 @@ impl Store {
         let unsure = Unsure::new(&self.home, tube);
         self.carry_out(open, &requests).await?;
         unsure.certain();
+        self.home.waiters.tell(ids.iter().copied());
         Ok(turns.iter().map(|(_, turn)| turn.after.get()).collect())
     }
 
@@ -286,7 +287,9 @@ impl Store {
         let open = self.open().await?;
         let tables = open.tables.clone();
         let delete = Request::Delete(Rows::with_key(&key), Answer::Number);
-        Ok(self.carry_out(open, &[(&tables.jobs.facts, delete)]).await?.changed()? > 0)
+        let deleted = self.carry_out(open, &[(&tables.jobs.facts, delete)]).await?.changed()?;
+        self.home.waiters.tell([id]);
+        Ok(deleted > 0)
     }
 
     /// Delayed jobs of a tube, those first whose time comes first. Looks at all of them.
