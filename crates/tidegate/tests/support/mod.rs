@@ -163,8 +163,11 @@ impl Site {
     /// Kills the supervisor and the process under it, which would otherwise serve on to its graceful end.
     #[track_caller]
     pub(crate) fn kill(&mut self) {
-        let mut processes = vec![self.pid()];
-        processes.extend(children(processes[0]));
+        // Stopped first: the supervisor is not to start another server, nor the server to see that its supervisor has gone.
+        let supervisor = self.pid();
+        let _ = kill(supervisor, Signal::SIGSTOP);
+        let mut processes = children(supervisor);
+        processes.push(supervisor);
         for pid in &processes {
             let _ = kill(*pid, Signal::SIGKILL);
         }
