@@ -332,10 +332,12 @@ mod tests {
         let waiters = Waiters::default();
         let (first, second) = (waiters.wait_for(7), waiters.wait_for(7));
         let other = waiters.wait_for(8);
-        let woken = (first.woken.notified(), second.woken.notified());
-        waiters.tell([6, 7]);
-        woken.0.await;
-        woken.1.await;
+        {
+            let woken = (first.woken.notified(), second.woken.notified());
+            waiters.tell([6, 7]);
+            woken.0.await;
+            woken.1.await;
+        }
         drop(first);
         assert_eq!(waiters.lock().len(), 2, "the second one still waits");
         drop(second);
