@@ -2,7 +2,7 @@
 //! or full.
 //!
 //! These are tests of `tidegate-sql` (`tests/crash.rs`, `src/store/disk/tests.rs`, `tests/wal.rs`, `tests/full_disk.rs`) and of
-//! `tidegate` (`tests/mysql_port_crash.rs`, `tests/all_doors_crash.rs`) that run in CI too, with a few rounds; here there are many. The full disk is a small tmpfs in a mount namespace of its own.
+//! `tidegate` (`tests/mysql_port_crash.rs`, `tests/all_doors_crash.rs`, `tests/queue_crash.rs`) that run in CI too, with a few rounds; here there are many. The full disk is a small tmpfs in a mount namespace of its own.
 
 use crate::{terminal, tools};
 use clap::Args;
@@ -31,6 +31,8 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     let survived = test(options, &["--test", "mysql_port_crash"], variable)? && survived;
     terminal::heading(&format!("through all doors at once, {} times", options.rounds));
     let survived = test(options, &["--test", "all_doors_crash"], variable)? && survived;
+    terminal::heading(&format!("messages of queues, {} times", options.rounds));
+    let survived = test(options, &["--test", "queue_crash"], variable)? && survived;
     println!("{}", if survived { "no acknowledged commit was lost" } else { "see above" });
     terminal::heading(&format!("power cuts and a disk that refuses, {} times each", options.rounds));
     let survived = test(options, &["--lib", "store::disk"], variable)? && survived;
