@@ -121,6 +121,9 @@ impl World {
 fn publish(world: &World, door: Door) {
     let mut jobs = (door == Door::Beanstalk).then(|| Jobs::connect(world));
     let mut sql = (door == Door::Outbox).then(|| world.log_in());
+    if let Some(client) = &mut sql {
+        eventually("there is an outbox", || client.query("SELECT COUNT(*) FROM tidegate_outbox").ok());
+    }
     loop {
         let number = world.number(door);
         let done = match door {
@@ -214,12 +217,22 @@ fn pull(world: &World, wait: &str) {
     }
 }
 
+/// Kills the server when it is dropped, also when something has failed: its clients would go on for ever.
+struct Killer<'a>(&'a World);
+
+impl Drop for Killer<'_> {
+    fn drop(&mut self) {
+        self.0.site.signal(Signal::SIGKILL);
+    }
+}
+
 /// Publishes and consumes, and kills the server at some time.
 fn kill_while_working(world: &World, round: u64) {
     let count = |door: Door| world.known().published.iter().filter(|number| **number % 3 == door as u64).count();
     let before: Vec<usize> = DOORS.iter().map(|door| count(*door)).collect();
     let done_before = world.known().done.len();
     std::thread::scope(|scope| {
+        let _killer = Killer(world);
         for door in [Door::Http, Door::Http, Door::Beanstalk, Door::Outbox] {
             scope.spawn(move || publish(world, door));
         }
@@ -230,7 +243,6 @@ fn kill_while_working(world: &World, round: u64) {
             (all && world.known().done.len() > done_before + (round * 37 % 200) as usize).then_some(())
         });
         std::thread::sleep(Duration::from_millis(round * 37 % 50).min(PATIENCE));
-        world.site.signal(Signal::SIGKILL);
     });
     world.known().held.clear();
 }
