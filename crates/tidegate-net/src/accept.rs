@@ -11,15 +11,13 @@ use tokio::io::Interest;
 use crate::{
     Peer, client_socket,
     log::{self, Level},
+    turns,
 };
 
 /// How long accepting pauses when the process has no descriptors left.
 ///
 /// Source: nginx, `accept_mutex_delay`.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
-
-/// Connections that are accepted at a time, before those that wait for an answer have their turn.
-const ACCEPTED_MAX: usize = 16;
 
 /// Gives each client that comes to `welcome`, with sockets that do not block. `listener` is one of those too.
 ///
@@ -31,8 +29,9 @@ pub async fn accept_all(listener: OwnedFd, mut welcome: impl FnMut(OwnedFd, Peer
         // Whoever comes from now on is another event.
         socket.readable().await?.clear_ready();
         let mut left = client_socket::waiting(socket.as_fd()).unwrap_or(usize::MAX);
+        let mut turn = turns::CLIENTS_MIN;
         while left > 0 {
-            for _ in 0..left.min(ACCEPTED_MAX) {
+            for _ in 0..left.min(turn) {
                 match client_socket::accept(socket.as_fd()) {
                     Ok((client, address)) => {
                         left -= 1;
@@ -46,7 +45,7 @@ pub async fn accept_all(listener: OwnedFd, mut welcome: impl FnMut(OwnedFd, Peer
                 }
             }
             if left > 0 {
-                tokio::task::yield_now().await;
+                turn = turns::next().await;
             }
         }
     }

@@ -6,7 +6,8 @@
 //!
 //! - [`generations`]: the worker threads of a process and how a reload exchanges them
 //! - [`worker`]: what one of them does; [`service`]: what it has to know of a protocol
-//! - [`session`], `sessions`, `parked`: the connections of a worker, those on which nothing happens apart
+//! - [`session`], `sessions`, `parked`: the connections of a worker, those on which nothing happens apart; `turns`: how
+//!   those who wait for their first turn get it; [`places`]: which worker talks to whom
 //! - [`listeners`], [`accept`]: listening sockets; [`client_socket`], [`stream`], [`tls`]: connected ones
 //! - [`resolver`]: addresses of names
 //! - [`deadline`], [`sleep`]: time limits and sleeps of thousands
@@ -24,6 +25,7 @@ pub mod listeners;
 pub mod log;
 pub mod memory;
 mod parked;
+pub mod places;
 pub mod rare;
 pub mod resolver;
 pub mod service;
@@ -32,6 +34,7 @@ mod sessions;
 pub mod sleep;
 pub mod stream;
 pub mod tls;
+mod turns;
 pub mod worker;
 
 pub use address::Peer;

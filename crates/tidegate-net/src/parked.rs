@@ -30,11 +30,12 @@ use crate::{
     session::{BUSY_IDLE_MS_MAX, BUSY_WAIT_MS, FRESH_WAIT_MS_MAX, Session},
     stream::Stream,
     tls::ParkedTls,
+    turns,
     worker::Worker,
 };
 
-/// Sockets that are looked at before others have their turn.
-const EVENTS_MAX: usize = 16;
+/// Sockets that are asked for at a time.
+const EVENTS_MAX: usize = 256;
 
 /// A connection on which nothing happens.
 pub(crate) struct Parked {
@@ -269,17 +270,22 @@ impl Worker {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX];
         while let Ok(mut ready) = epoll.readable().await {
             clock::update();
+            let mut left = turns::CLIENTS_MIN;
             loop {
-                let found = epoll.get_ref().wait(&mut events);
+                let wanted = left.min(EVENTS_MAX);
+                let found = epoll.get_ref().wait(&mut events[..wanted]);
                 for event in &events[..found] {
                     self.parked_event(event.u64 as usize, event.events);
                 }
-                if found < EVENTS_MAX {
+                if found < wanted {
                     ready.clear_ready();
                     break;
                 }
-                tokio::task::yield_now().await;
-                clock::update();
+                left -= found;
+                if left == 0 {
+                    left = turns::next().await;
+                    clock::update();
+                }
             }
         }
     }
@@ -447,8 +453,8 @@ impl Epoll {
         let _ = self.control(libc::EPOLL_CTL_DEL, socket, 0);
     }
     /// Events that are there now; how many.
-    fn wait(&self, events: &mut [libc::epoll_event; EVENTS_MAX]) -> usize {
-        let max = EVENTS_MAX as i32;
+    fn wait(&self, events: &mut [libc::epoll_event]) -> usize {
+        let max = events.len() as i32;
         // SAFETY: the kernel writes at most `max` events, for which there is room.
         let count = unsafe { libc::epoll_wait(self.as_raw_fd(), events.as_mut_ptr(), max, 0) };
         // Interrupted or not, there is another look when something comes.

@@ -10,7 +10,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use crate::{Peer, clock, stream::Stream};
+use crate::{Peer, clock, stream::Stream, turns};
 
 /// How long a worker that shuts down waits for the first byte of a connection that it has accepted: long enough for a
 /// client far away, short enough for those who wait for the shutdown.
@@ -241,6 +241,7 @@ impl Session {
         let mut armed = false;
         let result = poll_fn(|cx| {
             if let Poll::Ready(result) = poll(cx) {
+                turns::note();
                 return Poll::Ready(result.map(Wait::Ready));
             }
             if self.closing.get() && self.idle.get() {

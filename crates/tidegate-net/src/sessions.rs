@@ -11,6 +11,7 @@ use std::{
 
 use slab::Slab;
 use socket2::SockRef;
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::{
     Peer,
@@ -19,19 +20,21 @@ use crate::{
     counters::COUNTERS,
     log::{self, Level},
     parked::{self, Parked},
+    places::Newcomer,
     service::{Conversation, HasSession, Opening},
     session::{End, Session},
     stream::Stream,
     worker::Worker,
 };
 
-/// A worker with more connections than this parks them early: what they hold adds up.
+/// A worker with more connections than this parks those early that have not asked for anything yet: what they hold adds up.
+/// Who has asked before may do so again at any moment, and would be parked for each time that a busy worker lets it wait.
 const UNPARKED_MAX: usize = 256;
 
 /// Time between two searches for connections to park while many new ones arrive.
 const PARK_EARLY_CHECK_MS: u64 = 10;
 
-/// Time without a byte after which a worker with more than [`UNPARKED_MAX`] connections parks a connection.
+/// Time without a byte after which a worker with more than [`UNPARKED_MAX`] connections parks one without a request.
 const PARK_EARLY_AFTER_MS: u64 = 20;
 
 /// Places of connections that an idle worker keeps.
@@ -85,6 +88,24 @@ impl Sessions {
 }
 
 impl Worker {
+    /// Finds a worker for a client who came here: this one, or another that has less to do.
+    pub(crate) fn welcome(self: &Rc<Self>, newcomer: Newcomer) {
+        if let Some(Newcomer { socket, peer, port }) = self.place.offer(newcomer) {
+            self.admit_at(socket, peer, port);
+        }
+    }
+
+    /// Takes in those whom other workers give, until they do no more.
+    pub(crate) async fn take_newcomers(self: Rc<Self>, mut newcomers: UnboundedReceiver<Newcomer>) {
+        // Who is on the way is not left behind.
+        let hold = self.hold();
+        while let Some(Newcomer { socket, peer, port }) = newcomers.recv().await {
+            self.place.note_arrival();
+            self.admit_at(socket, peer, port);
+        }
+        drop(hold);
+    }
+
     /// Takes in a client who came through the socket of the port at this position.
     pub(crate) fn admit_at(self: &Rc<Self>, socket: OwnedFd, peer: Peer, position: usize) {
         let position = reached(&socket, &self.port(position).shared_with).unwrap_or(position);
@@ -114,7 +135,10 @@ impl Worker {
         {
             self.check_sessions(now_ms);
         }
-        self.open(Opening { session: Session::new(stream, peer, port), input: Vec::new(), memo: None });
+        let session = Session::new(stream, peer, port);
+        // A newcomer whom another worker has given may arrive late.
+        session.closing.set(self.is_quitting());
+        self.open(Opening { session, input: Vec::new(), memo: None });
     }
 
     /// Makes a parked connection a conversation again. `expired`: because its time is over.
@@ -138,8 +162,10 @@ impl Worker {
         self.check_from_now_on();
         let conversation = Rc::new(conversation);
         let seen: Rc<dyn HasSession> = conversation.clone();
-        let key = self.sessions.talking.borrow_mut().insert(Rc::downgrade(&seen));
-        drop(seen);
+        let mut talking = self.sessions.talking.borrow_mut();
+        let key = talking.insert(Rc::downgrade(&seen));
+        self.place.set_talking(talking.len());
+        drop((talking, seen));
         let task = Task { worker: self.clone(), key, parked: Cell::new(false), surplus: Cell::new(false) };
         tokio::task::spawn_local(async move {
             let mut conversation = conversation;
@@ -205,13 +231,16 @@ impl Worker {
         let sessions = &self.sessions;
         sessions.looked_ms.set(now_ms);
         let talking = sessions.talking.borrow();
-        let park_after_ms =
-            if talking.len() > UNPARKED_MAX { PARK_EARLY_AFTER_MS } else { self.settings.park_after_ms };
+        let usual_ms = self.settings.park_after_ms;
+        let fresh_ms = if talking.len() > UNPARKED_MAX { PARK_EARLY_AFTER_MS.min(usual_ms) } else { usual_ms };
+        let is_quiet = move |session: &Session| {
+            session.is_quiet(now_ms, if session.requests.get() == 0 { fresh_ms } else { usual_ms })
+        };
         let mut quiet = Vec::new();
         for (key, talk) in talking.iter() {
             let Some(talk) = talk.upgrade() else { continue };
             talk.session().check_deadline(now_ms);
-            if !sessions.parking.get() && talk.session().is_quiet(now_ms, park_after_ms) {
+            if !sessions.parking.get() && is_quiet(talk.session()) {
                 quiet.push(key);
             }
         }
@@ -222,7 +251,7 @@ impl Worker {
             move |worker, key| {
                 let talk = worker.sessions.talking.borrow().get(key).and_then(Weak::upgrade);
                 // Another connection may have the place by now.
-                if let Some(talk) = talk.filter(|talk| talk.session().is_quiet(now_ms, park_after_ms)) {
+                if let Some(talk) = talk.filter(|talk| is_quiet(talk.session())) {
                     talk.session().begin_parking();
                 }
             },
@@ -308,6 +337,7 @@ impl Drop for Task {
         let sessions = &self.worker.sessions;
         let mut talking = sessions.talking.borrow_mut();
         talking.try_remove(self.key);
+        self.worker.place.set_talking(talking.len());
         if talking.is_empty() && talking.capacity() > CONNECTIONS_KEPT {
             // Nothing holds on to the memory of a rush.
             *talking = Slab::new();

@@ -20,6 +20,7 @@ use crate::{
     listeners::Listener,
     log::{self, Level},
     memory,
+    places::{Newcomer, Place},
     service::{Application, Port, Settings, WorkerEnd},
     sessions::Sessions,
 };
@@ -36,6 +37,7 @@ pub struct Worker {
     pub id: usize,
     pub(crate) settings: Settings,
     ports: Vec<Port>,
+    pub(crate) place: Place,
     pub(crate) sessions: Sessions,
     pub(crate) uncounted: Uncounted,
     /// The next look for time-outs comes later than [`DEADLINE_CHECK`] from now, or never.
@@ -66,11 +68,12 @@ pub fn is_quitting() -> bool {
 }
 
 impl Worker {
-    fn new(id: usize, application: &dyn Application) -> io::Result<Rc<Self>> {
+    fn new(id: usize, place: Place, application: &dyn Application) -> io::Result<Rc<Self>> {
         let worker = Rc::new(Worker {
             id,
             settings: application.settings(),
             ports: application.ports(),
+            place,
             sessions: Sessions::new()?,
             uncounted: Uncounted::default(),
             dozes: Cell::new(true),
@@ -242,8 +245,14 @@ const AGENT_ID: usize = usize::MAX;
 /// The system refuses a thread.
 pub fn start_agent(worker: &Rc<Worker>, body: WorkerBody) -> io::Result<()> {
     let (control, receiver) = tokio::sync::mpsc::unbounded_channel();
-    let start =
-        WorkerStart { id: AGENT_ID, worker_count: 1, listeners: Vec::new(), control: receiver, ready: Ready::nobody() };
+    let start = WorkerStart {
+        id: AGENT_ID,
+        worker_count: 1,
+        listeners: Vec::new(),
+        place: Place::alone(),
+        control: receiver,
+        ready: Ready::nobody(),
+    };
     let (ended, mut end) = tokio::sync::oneshot::channel();
     generations::spawn_agent(body, start, move || {
         // The worker may have gone first.
@@ -269,9 +278,9 @@ pub fn start_agent(worker: &Rc<Worker>, body: WorkerBody) -> io::Result<()> {
 /// # Errors
 /// A sentence that says why it could not start.
 pub async fn run(start: WorkerStart, application: impl Application) -> Result<(), String> {
-    let WorkerStart { id, listeners, mut control, ready, .. } = start;
+    let WorkerStart { id, listeners, place, mut control, ready, .. } = start;
     clock::update();
-    let worker = Worker::new(id, &application)
+    let worker = Worker::new(id, place, &application)
         .map_err(|error| format!("cannot start an event loop {}", log::SysError(&error)))?;
     application.begin()?;
     while worker.setting_up.get() > 0 {
@@ -286,14 +295,7 @@ pub async fn run(start: WorkerStart, application: impl Application) -> Result<()
             },
         }
     }
-    let accepting: Vec<_> = listeners
-        .into_iter()
-        .filter_map(|listener| {
-            let port = worker.ports.iter().position(|port| port.address == listener.spec.addr)?;
-            Some(tokio::task::spawn_local(accept_loop(worker.clone(), listener, port)))
-        })
-        .collect();
-    let stop_accepting = || accepting.iter().for_each(tokio::task::JoinHandle::abort);
+    let stop_accepting = start_accepting(&worker, listeners);
     ready.report();
     tokio::task::spawn_local(worker.clone().watch_parked());
     let mut checked = Instant::now();
@@ -332,6 +334,23 @@ pub async fn run(start: WorkerStart, application: impl Application) -> Result<()
     }
 }
 
+/// Takes clients from now on, those who come to the sockets and those whom others give; what is returned ends that.
+fn start_accepting(worker: &Rc<Worker>, listeners: Vec<Listener>) -> impl Fn() {
+    let accepting: Vec<_> = listeners
+        .into_iter()
+        .filter_map(|listener| {
+            let port = worker.ports.iter().position(|port| port.address == listener.spec.addr)?;
+            Some(tokio::task::spawn_local(accept_loop(worker.clone(), listener, port)))
+        })
+        .collect();
+    tokio::task::spawn_local(worker.clone().take_newcomers(worker.place.open()));
+    let worker = worker.clone();
+    move || {
+        accepting.iter().for_each(tokio::task::JoinHandle::abort);
+        worker.place.close();
+    }
+}
+
 /// Waits until then, or forever.
 async fn wait_until(time: Option<Instant>) {
     match time {
@@ -348,7 +367,7 @@ async fn stopped(control: &mut UnboundedReceiver<Control>) {
 async fn accept_loop(worker: Rc<Worker>, listener: Listener, port: usize) {
     let accepted = async {
         let socket = listener.fd.try_clone()?;
-        accept::accept_all(socket, |client, peer| worker.admit_at(client, peer, port)).await
+        accept::accept_all(socket, |socket, peer| worker.welcome(Newcomer { socket, peer, port })).await
     };
     if let Err(error) = accepted.await {
         log::note(Level::Alert, format_args!("cannot accept on {}: {error}", listener.spec.addr));

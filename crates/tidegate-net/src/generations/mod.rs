@@ -34,6 +34,7 @@ use tokio::sync::mpsc as channel;
 use self::affinity::CpuSet;
 use crate::listeners::{Listener, Sockets};
 use crate::log::{Level, SysError, note};
+use crate::places::{Place, Places};
 
 /// A worker that dies again and again is started at most once in this time.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
@@ -74,6 +75,8 @@ pub struct WorkerStart {
     pub worker_count: usize,
     /// Listening sockets that it accepts connections from.
     pub listeners: Vec<Listener>,
+    /// Its place among the workers of its generation.
+    pub place: Place,
     /// Orders to the worker; the channel is closed only when the process ends.
     pub control: channel::UnboundedReceiver<Control>,
     /// To be called once the worker can serve.
@@ -139,6 +142,7 @@ struct Generation {
     state: State,
     workers: Workers,
     sockets: Sockets,
+    places: Places,
     seats: Vec<Seat>,
     /// When stragglers are told to stop, and after that, are given up.
     deadline: Option<Instant>,
@@ -240,6 +244,7 @@ impl Generations {
             state: State::Starting,
             workers,
             sockets,
+            places: Places::new(count),
             seats: Vec::with_capacity(count),
             deadline: None,
         };
@@ -433,7 +438,8 @@ impl Generation {
         };
         let worker_count = self.workers.count.max(1);
         let listeners = self.sockets.for_worker(id, worker_count);
-        let start = WorkerStart { id, worker_count, listeners, control: control_receiver, ready };
+        let start =
+            WorkerStart { id, worker_count, listeners, place: self.places.place(id), control: control_receiver, ready };
         let body = Arc::clone(&self.workers.body);
         let cpus = self.workers.affinity.get(id).or(self.workers.affinity.last()).cloned();
         let sender = sender.clone();
@@ -456,8 +462,14 @@ impl Generation {
 /// A sentence that says why it could not start.
 pub fn run_alone(body: WorkerBody) -> Result<(), String> {
     let (control, receiver) = channel::unbounded_channel();
-    let start =
-        WorkerStart { id: 0, worker_count: 1, listeners: Vec::new(), control: receiver, ready: Ready::nobody() };
+    let start = WorkerStart {
+        id: 0,
+        worker_count: 1,
+        listeners: Vec::new(),
+        place: Place::alone(),
+        control: receiver,
+        ready: Ready::nobody(),
+    };
     let ended = run_worker(&body, start);
     drop(control);
     match ended {
