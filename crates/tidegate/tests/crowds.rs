@@ -110,6 +110,7 @@ fn workers_share_those_who_come_together() {
          location = /open {{ return 200 $connections_active; }} }} }}"
     ));
     site.start();
+    eventually("both workers serve", || (shares(port, 64).len() == 2).then_some(()));
     for round in 0..20 {
         eventually("those of the last round are gone", || {
             get(port, "/open").expect("an answer").ends_with("\r\n\r\n1").then_some(())
