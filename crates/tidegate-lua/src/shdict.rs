@@ -15,14 +15,15 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use bstr::BString;
-use lru::LruCache;
-
 mod list;
+mod map;
 mod memory;
 
+use map::{EXPIRED_MS, Entry, Map};
 use memory::{Block, Memory};
 
 pub(crate) use list::End;
+pub(crate) use map::Keys;
 
 /// The most maps that a zone is divided into.
 const SHARDS_MAX: usize = 16;
@@ -37,6 +38,9 @@ const EVICTIONS_PER_LOCK: usize = 30;
 
 /// How many expired entries each change throws out.
 const EXPIRED_PER_CHANGE: usize = 2;
+
+/// How many expired entries `flush_expired` throws out while it has the lock of a map.
+const DROPPED_PER_LOCK: usize = 256;
 
 /// Bytes of an entry beside key and value, as in lua-nginx-module.
 const ENTRY_BYTES: usize = 68;
@@ -77,22 +81,6 @@ impl Scalar<'_> {
     }
 }
 
-/// An entry of a zone.
-#[derive(Debug)]
-struct Entry {
-    value: Value,
-    flags: u32,
-    /// Milliseconds on the zone's clock; 0 for never.
-    expires_ms: u64,
-    block: Block,
-}
-
-impl Entry {
-    fn is_expired(&self) -> bool {
-        self.expires_ms != 0 && self.expires_ms <= now_ms()
-    }
-}
-
 /// What a change may not do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Store {
@@ -124,8 +112,6 @@ pub(crate) enum Found<'a> {
     List,
 }
 
-type Map = LruCache<Box<[u8]>, Entry>;
-
 /// A shared dictionary.
 pub struct Zone {
     name: BString,
@@ -155,7 +141,7 @@ impl Zone {
             size_bytes,
             memory: Memory::new(size_bytes),
             hasher: RandomState::new(),
-            shards: (0..count).map(|_| Mutex::new(LruCache::unbounded())).collect(),
+            shards: (0..count).map(|_| Mutex::new(Map::new())).collect(),
         }
     }
 
@@ -195,8 +181,9 @@ impl Zone {
     /// Looks `key` up, an expired entry too if `stale` says so, and hands it to `found` under the map's lock.
     pub(crate) fn get<T>(&self, key: &[u8], stale: bool, found: impl FnOnce(Found<'_>) -> T) -> Option<T> {
         let mut map = self.shard(key);
-        let entry = map.get(key)?;
-        let expired = entry.is_expired();
+        let generation = map.generation;
+        let entry = map.entries.get(key)?;
+        let expired = entry.is_expired(generation);
         if expired && !stale {
             return None;
         }
@@ -224,15 +211,16 @@ impl Zone {
         loop {
             let mut map = self.shard(key);
             self.drop_expired(&mut map);
-            if let Some(entry) = map.get_mut(key) {
-                let live = !entry.is_expired();
+            let generation = map.generation;
+            if let Some(entry) = map.entries.get_mut(key) {
+                let live = !entry.is_expired(generation);
                 match how {
                     Store::Add if live => return Changed { result: Err(Refusal::Exists), forcible },
                     Store::Replace if !live => return Changed { result: Err(Refusal::NotFound), forcible },
                     _ => {}
                 }
                 if entry.block == block && !matches!(entry.value, Value::List(_)) {
-                    entry.put(value, flags, expiry(ttl_ms));
+                    entry.put(value, flags, generation, expiry(ttl_ms));
                     return Changed { result: Ok(()), forcible };
                 }
                 self.remove(&mut map, key);
@@ -240,7 +228,7 @@ impl Zone {
                 return Changed { result: Err(Refusal::NotFound), forcible };
             }
             if self.memory.take(block) {
-                let entry = Entry { value: value.to_value(), flags, expires_ms: expiry(ttl_ms), block };
+                let entry = Entry { value: value.to_value(), flags, generation, expires_ms: expiry(ttl_ms), block };
                 self.insert(&mut map, key, entry);
                 return Changed { result: Ok(()), forcible };
             }
@@ -267,8 +255,9 @@ impl Zone {
             if init.is_some() {
                 self.drop_expired(&mut map);
             }
-            if let Some(entry) = map.get_mut(key) {
-                if !entry.is_expired() {
+            let generation = map.generation;
+            if let Some(entry) = map.entries.get_mut(key) {
+                if !entry.is_expired(generation) {
                     let Value::Number(number) = &mut entry.value else {
                         return Changed { result: Err(Refusal::NotANumber), forcible };
                     };
@@ -279,7 +268,7 @@ impl Zone {
                     return Changed { result: Err(Refusal::NotFound), forcible };
                 };
                 if entry.block == block && !matches!(entry.value, Value::List(_)) {
-                    entry.put(Scalar::Number(start + by), 0, expiry(ttl_ms));
+                    entry.put(Scalar::Number(start + by), 0, generation, expiry(ttl_ms));
                     return Changed { result: Ok(start + by), forcible };
                 }
                 self.remove(&mut map, key);
@@ -289,7 +278,8 @@ impl Zone {
             };
             if self.memory.take(block) {
                 let value = Value::Number(start + by);
-                self.insert(&mut map, key, Entry { value, flags: 0, expires_ms: expiry(ttl_ms), block });
+                let entry = Entry { value, flags: 0, generation, expires_ms: expiry(ttl_ms), block };
+                self.insert(&mut map, key, entry);
                 return Changed { result: Ok(start + by), forcible };
             }
             drop(map);
@@ -302,8 +292,10 @@ impl Zone {
     /// Milliseconds that `key` has to live, 0 for ever, negative when it is expired but not yet gone.
     pub(crate) fn ttl_ms(&self, key: &[u8]) -> Option<i64> {
         let mut map = self.shard(key);
-        let entry = map.get(key)?;
+        let generation = map.generation;
+        let entry = map.entries.get(key)?;
         match entry.expires_ms {
+            _ if entry.generation != generation => Some(EXPIRED_MS.cast_signed() - now_ms().cast_signed()),
             0 => Some(0),
             expires_ms => Some(expires_ms.cast_signed().wrapping_sub(now_ms().cast_signed())),
         }
@@ -313,9 +305,10 @@ impl Zone {
     /// expired but not yet gone lives again.
     pub(crate) fn expire(&self, key: &[u8], ttl_ms: f64) -> bool {
         let mut map = self.shard(key);
-        match map.get_mut(key) {
+        let generation = map.generation;
+        match map.entries.get_mut(key) {
             Some(entry) => {
-                entry.expires_ms = expiry(ttl_ms);
+                (entry.expires_ms, entry.generation) = (expiry(ttl_ms), generation);
                 true
             }
             None => false,
@@ -325,30 +318,30 @@ impl Zone {
     /// Lets every entry expire.
     pub(crate) fn flush_all(&self) {
         for index in 0..self.shards.len() {
-            for (_, entry) in self.lock(index).iter_mut() {
-                entry.expires_ms = 1;
-            }
+            self.lock(index).flush();
         }
     }
 
     /// Removes up to `max` expired entries (all of them for 0), and gives their number.
     pub(crate) fn flush_expired(&self, max: usize) -> usize {
+        let max = if max == 0 { usize::MAX } else { max };
         let mut count = 0;
         for index in 0..self.shards.len() {
+            // Most of those that have expired are the oldest. Others may have the lock in between.
+            loop {
+                let dropped = self.drop_oldest_expired(&mut self.lock(index), DROPPED_PER_LOCK.min(max - count));
+                count += dropped;
+                if dropped < DROPPED_PER_LOCK {
+                    break;
+                }
+            }
             let mut map = self.lock(index);
-            let left = if max == 0 { usize::MAX } else { max - count };
-            let keys: Vec<Box<[u8]>> = map
-                .iter()
-                .rev()
-                .filter(|(_, entry)| entry.is_expired())
-                .take(left)
-                .map(|(key, _)| key.clone())
-                .collect();
-            for key in &keys {
+            let expired = map.expired_keys(max - count);
+            for key in expired.iter() {
                 self.remove(&mut map, key);
             }
-            count += keys.len();
-            if max != 0 && count >= max {
+            count += expired.len();
+            if count >= max {
                 break;
             }
         }
@@ -356,12 +349,14 @@ impl Zone {
     }
 
     /// Up to `max` keys (all of them for 0), those used last first.
-    pub(crate) fn keys(&self, max: usize) -> Vec<Box<[u8]>> {
-        let mut keys = Vec::new();
+    pub(crate) fn keys(&self, max: usize) -> Keys {
+        let max = if max == 0 { usize::MAX } else { max };
+        let now_ms = now_ms();
+        let mut keys = Keys::default();
         for index in 0..self.shards.len() {
-            let left = if max == 0 { usize::MAX } else { max - keys.len() };
             let map = self.lock(index);
-            keys.extend(map.iter().filter(|(_, entry)| !entry.is_expired()).take(left).map(|(key, _)| key.clone()));
+            let live = map.entries.iter().filter(|(_, entry)| !entry.is_expired_at(map.generation, || now_ms));
+            live.take(max - keys.len()).for_each(|(key, _)| keys.push(key));
         }
         keys
     }
@@ -377,13 +372,13 @@ impl Zone {
     }
 
     fn insert(&self, map: &mut Map, key: &[u8], entry: Entry) {
-        if let Some(old) = map.put(key.into(), entry) {
+        if let Some(old) = map.entries.put(key.into(), entry) {
             self.give_back(&old);
         }
     }
 
     fn remove(&self, map: &mut Map, key: &[u8]) {
-        if let Some(entry) = map.pop(key) {
+        if let Some(entry) = map.entries.pop(key) {
             self.give_back(&entry);
         }
     }
@@ -399,16 +394,22 @@ impl Zone {
 
     /// Removes the oldest entries of `map` if they are expired.
     fn drop_expired(&self, map: &mut Map) {
-        for _ in 0..EXPIRED_PER_CHANGE {
-            match map.peek_lru() {
-                Some((_, entry)) if entry.is_expired() => {
-                    if let Some((_, entry)) = map.pop_lru() {
+        self.drop_oldest_expired(map, EXPIRED_PER_CHANGE);
+    }
+
+    /// Removes up to `max` of the oldest entries of `map`, as far as they are expired, and gives their number.
+    fn drop_oldest_expired(&self, map: &mut Map, max: usize) -> usize {
+        for count in 0..max {
+            match map.entries.peek_lru() {
+                Some((_, entry)) if entry.is_expired(map.generation) => {
+                    if let Some((_, entry)) = map.entries.pop_lru() {
                         self.give_back(&entry);
                     }
                 }
-                _ => break,
+                _ => return count,
             }
         }
+        max
     }
 
     /// Throws out the oldest entries, of the map of `key` first, until `block` fits in. `false` when it cannot.
@@ -420,8 +421,8 @@ impl Zone {
             loop {
                 let mut map = self.lock(index);
                 for _ in 0..EVICTIONS_PER_LOCK {
-                    let Some((_, entry)) = map.pop_lru() else { break };
-                    *forcible |= !entry.is_expired();
+                    let Some((_, entry)) = map.entries.pop_lru() else { break };
+                    *forcible |= !entry.is_expired(map.generation);
                     self.give_back(&entry);
                     if self.memory.has_room(block) {
                         return true;
@@ -430,24 +431,12 @@ impl Zone {
                 if !possible {
                     return false;
                 }
-                if map.is_empty() {
+                if map.entries.is_empty() {
                     break;
                 }
             }
         }
         self.memory.has_room(block)
-    }
-}
-
-impl Entry {
-    /// Replaces a scalar by one of the same block.
-    fn put(&mut self, value: Scalar<'_>, flags: u32, expires_ms: u64) {
-        match (&mut self.value, value) {
-            (Value::String(old), Scalar::String(new)) if old.len() == new.len() => old.copy_from_slice(new),
-            (old, new) => *old = new.to_value(),
-        }
-        self.flags = flags;
-        self.expires_ms = expires_ms;
     }
 }
 
@@ -511,9 +500,43 @@ mod tests {
         let safe = zone.store(Store::Set, true, &[1; 300], Scalar::Boolean(true), 0.0, 0);
         assert_eq!(safe, Changed { result: Err(Refusal::NoMemory), forcible: false });
         zone.flush_all();
-        assert!(zone.flush_expired(1) == 1 && zone.keys(0).is_empty());
+        assert!(zone.flush_expired(1) == 1 && zone.keys(0).len() == 0);
         zone.flush_expired(0);
         assert_eq!(zone.free_space(), 4096);
+    }
+
+    #[test]
+    fn what_is_flushed_expires_until_it_is_stored_again() {
+        let zone = zone(4 << 20);
+        for round in 0..3 {
+            for number in 0..1000 {
+                set(&zone, &format!("{number}"), Scalar::Number(1.0));
+            }
+            if round == 2 {
+                // The numbers of generations come round.
+                for shard in &zone.shards {
+                    shard.lock().expect("no panic").generation = u32::MAX;
+                }
+                for number in 0..1000 {
+                    set(&zone, &format!("{number}"), Scalar::Number(1.0));
+                }
+            }
+            assert_eq!(zone.keys(0).len(), 1000);
+            assert_eq!(zone.keys(10).iter().count(), 10);
+            zone.flush_all();
+            assert_eq!((zone.keys(0).len(), text(&zone, "7")), (0, None));
+            assert!(zone.get(b"7", true, |_| ()).is_some() && zone.ttl_ms(b"7").is_some_and(|ttl_ms| ttl_ms < 0));
+            assert!(zone.expire(b"7", 0.0) && text(&zone, "7").is_some());
+            set(&zone, "8", Scalar::Number(1.0));
+            assert_eq!(zone.incr(b"9", 1.0, Some((4.0, 0.0))).result, Ok(5.0));
+            assert_eq!(zone.keys(0).len(), 3);
+            let dropped = zone.flush_expired(600);
+            assert_eq!(dropped, 600);
+            zone.flush_expired(0);
+            assert_eq!(zone.keys(0).len(), 3);
+            (7..10).for_each(|number| zone.delete(format!("{number}").as_bytes()));
+            assert_eq!(zone.free_space(), Memory::new(4 << 20).free_bytes());
+        }
     }
 
     #[test]

@@ -249,7 +249,7 @@ fn keys(lua: &mut Lua) -> CResult {
     let max = lua.opt_number(2, 1024.0)? as usize;
     let keys = dict.0.keys(max);
     lua.push_table(c_int::try_from(keys.len()).unwrap_or(0), 0);
-    for (number, key) in (1..).zip(&keys) {
+    for (number, key) in (1..).zip(keys.iter()) {
         lua.push_bytes(key);
         lua.raw_set_index(-2, number);
     }

@@ -50,10 +50,11 @@ impl Zone {
         let item = Item::of(value);
         let mut map = self.shard(key);
         self.drop_expired(&mut map);
-        if map.get(key).is_some_and(Entry::is_expired) {
+        let generation = map.generation;
+        if map.entries.get(key).is_some_and(|entry| entry.is_expired(generation)) {
             self.remove(&mut map, key);
         }
-        let known = map.contains(key);
+        let known = map.entries.contains(key);
         if !known && !self.memory.take(block) {
             return Err(Refusal::NoMemory);
         }
@@ -64,10 +65,10 @@ impl Zone {
             return Err(Refusal::NoMemory);
         }
         if !known {
-            let entry = Entry { value: Value::List(VecDeque::new()), flags: 0, expires_ms: 0, block };
+            let entry = Entry { value: Value::List(VecDeque::new()), flags: 0, generation, expires_ms: 0, block };
             self.insert(&mut map, key, entry);
         }
-        let Some(Value::List(items)) = map.get_mut(key).map(|entry| &mut entry.value) else {
+        let Some(Value::List(items)) = map.entries.get_mut(key).map(|entry| &mut entry.value) else {
             self.memory.give(item.block());
             return Err(Refusal::NotAList);
         };
@@ -87,8 +88,9 @@ impl Zone {
     ) -> Result<Option<T>, Refusal> {
         let mut map = self.shard(key);
         self.drop_expired(&mut map);
-        let items = match map.get_mut(key) {
-            Some(entry) if !entry.is_expired() => match &mut entry.value {
+        let generation = map.generation;
+        let items = match map.entries.get_mut(key) {
+            Some(entry) if !entry.is_expired(generation) => match &mut entry.value {
                 Value::List(items) => items,
                 _ => return Err(Refusal::NotAList),
             },
@@ -112,8 +114,9 @@ impl Zone {
     pub(crate) fn list_len(&self, key: &[u8]) -> Changed<usize> {
         let mut map = self.shard(key);
         self.drop_expired(&mut map);
-        let result = match map.get(key) {
-            Some(entry) if !entry.is_expired() => match &entry.value {
+        let generation = map.generation;
+        let result = match map.entries.get(key) {
+            Some(entry) if !entry.is_expired(generation) => match &entry.value {
                 Value::List(items) => Ok(items.len()),
                 _ => Err(Refusal::NotAList),
             },
