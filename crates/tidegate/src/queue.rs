@@ -95,7 +95,7 @@ pub(crate) fn run(arguments: &[OsString]) -> i32 {
     }
 }
 
-/// Does what changes queues.
+/// Does what is no statement.
 fn work(options: &Options) -> Result<(), Failure> {
     if let Some(data) = options.data.as_ref().filter(|data| !data.is_dir()) {
         return Err(Failure::Other(format!("there is no directory {}", data.display())));
@@ -108,7 +108,8 @@ fn work(options: &Options) -> Result<(), Failure> {
         Task::Drain { queue, file } => transfer::drain(&mut client, queue, file),
         Task::Resend { queue, ids } => dead(&mut client, "resend", queue, ids),
         Task::Delete { queue, ids } => dead(&mut client, "delete", queue, ids),
-        Task::List | Task::Peek { .. } | Task::Dead { .. } => Ok(()),
+        Task::List => list(&mut client),
+        Task::Peek { .. } | Task::Dead { .. } => Ok(()),
     };
     client.close();
     done
@@ -121,15 +122,27 @@ fn dead(client: &mut Client, what: &str, queue: &str, ids: &[u64]) -> Result<(),
     Ok(())
 }
 
-/// The statement that shows what is asked for; `None` for what changes queues.
+/// Shows the queues that have messages. The server knows how many, and looks at none.
+fn list(client: &mut Client) -> Result<(), Failure> {
+    let mut queues: Vec<serde_json::Value> = Vec::new();
+    client.queue(&json!({ "do": "list" }), |told| {
+        queues.push(serde_json::from_slice(told).map_err(|error| Failure::Other(error.to_string()))?);
+        Ok(())
+    })?;
+    println!("queue\twaiting\tdelayed\tdead");
+    for queue in queues {
+        let name = queue["queue"].as_str().unwrap_or_default();
+        println!("{name}\t{}\t{}\t{}", queue["waiting"], queue["delayed"], queue["dead"]);
+    }
+    Ok(())
+}
+
+/// The statement that shows what is asked for; `None` for what is none.
 fn statement(task: &Task) -> Option<String> {
     let statement = match task {
-        Task::List => "SELECT queue, CAST(SUM(state = 0) AS UNSIGNED) AS waiting, CAST(SUM(state = 1) AS UNSIGNED) AS `delayed`, \
-                       CAST(SUM(state = 2) AS UNSIGNED) AS dead FROM tidegate_queue.messages GROUP BY queue ORDER BY queue"
-            .to_owned(),
         Task::Peek { queue, max } => of_state(0, "priority, attempts, body", queue, *max),
         Task::Dead { queue, max } => of_state(2, "priority, attempts, reason, body", queue, *max),
-        Task::Publish(_) | Task::Drain { .. } | Task::Resend { .. } | Task::Delete { .. } => return None,
+        Task::List | Task::Publish(_) | Task::Drain { .. } | Task::Resend { .. } | Task::Delete { .. } => return None,
     };
     Some(statement)
 }

@@ -4,20 +4,24 @@ use std::rc::Rc;
 
 use tidegate_core::phase::Step;
 use tidegate_queue::{Counts, Place};
-use tidegate_rows::{Execute, Param, Statement, Value};
-use tidegate_sql::table::{Answer, Change, Request, Rows};
+use tidegate_rows::Value;
+use tidegate_sql::table::{Answer, Change, Comparison, Filter, Otherwise, Request, Rows, Test};
 
 use super::{
     answer::{Refused, send, write_list, write_message},
     api::{Call, Failure, count},
-    gather::{Gather, number},
-    store::{Store, StoreError, Unsure},
+    counts::{Count, Spot},
+    limits::{Overflow, spot_of},
+    message::time_ms,
+    store::{Store, StoreError},
     subscriptions::{SubscribeError, queue_of},
     tables::{DEAD, DELAYED, READY},
 };
 
 /// Messages that share a commit, and that one answer lists.
 const TOGETHER_MAX: usize = 256;
+/// The longest limit of a queue: what all systems count up to.
+const LENGTH_MAX: usize = u32::MAX as usize;
 
 /// `GET NAME`
 pub(super) async fn statistics(call: Call) -> Result<Step, Failure> {
@@ -28,27 +32,23 @@ pub(super) async fn statistics(call: Call) -> Result<Step, Failure> {
 
 async fn tell(call: &Call) -> Result<String, StoreError> {
     let settings = call.store.settings(&call.queue).await?;
-    let sql = b"SELECT state, COUNT(*) FROM tidegate_queue.messages WHERE queue = ? GROUP BY state";
-    let params = [Param::Bytes(call.queue.clone().into())];
-    let mut open = call.store.open().await?;
-    let mut counted = Gather::default();
-    open.session.execute(Statement { sql, params: &params }, &mut counted).await?;
-    call.store.give_back(open);
-    let in_state = |state: i64| {
-        let row = counted.rows.iter().find(|row| number(row.first()) == state.unsigned_abs());
-        row.map_or(0, |row| number(row.get(1)))
-    };
+    let limits = call.store.limits(&call.queue).await?;
+    let count = call.store.count(&call.queue).await?;
     let Counts { waiting_consumers, leased } = call.store.broker().counts(&call.queue);
     let queue = &call.queue;
     Ok(format!(
         "{{\"queue\":\"{queue}\",\"ready\":{},\"leased\":{leased},\"delayed\":{},\"dead\":{},\
-         \"waiting_consumers\":{waiting_consumers},\"paused\":{},\"attempts_max\":{},\"subscribers_only\":{}}}\n",
-        in_state(READY).saturating_sub(leased as u64),
-        in_state(DELAYED),
-        in_state(DEAD),
+         \"waiting_consumers\":{waiting_consumers},\"paused\":{},\"attempts_max\":{},\"subscribers_only\":{},\
+         \"length_max\":{},\"age_max_ms\":{},\"overflow\":\"{}\"}}\n",
+        count.ready.saturating_sub(leased as u64),
+        count.delayed,
+        count.dead,
         settings.is_paused,
         settings.attempts_max,
         settings.subscribers_only,
+        limits.length_max,
+        limits.age_max_ms,
+        limits.overflow.name(),
     ))
 }
 
@@ -116,6 +116,13 @@ pub(super) async fn change_settings(call: Call) -> Result<Step, Failure> {
             ("subscribers_only", _) => {
                 return Err(Refused::bad("\"subscribers_only\" is neither \"true\" nor \"false\""));
             }
+            ("length_max", "default") => settings.length_max = None,
+            ("length_max", "0") => settings.length_max = Some(0),
+            ("length_max", _) => settings.length_max = Some(count(name, value, LENGTH_MAX)? as u64),
+            ("age_max", "default") => settings.age_max_ms = None,
+            ("age_max", _) => settings.age_max_ms = Some(time_ms(name, value)?),
+            ("overflow", "default") => settings.overflow = None,
+            ("overflow", _) => settings.overflow = Some(overflow(value)?),
             ("attempts_max", "0") => settings.attempts_max = 0,
             ("attempts_max", _) => settings.attempts_max = count(name, value, 1_000_000)? as u64,
             _ => return Ok(false),
@@ -124,6 +131,11 @@ pub(super) async fn change_settings(call: Call) -> Result<Step, Failure> {
     })?;
     call.store.set(&call.queue, settings).await.map_err(|error| Refused::of_store(&call.req, &error))?;
     statistics(Call { params: Vec::new(), ..call }).await
+}
+
+fn overflow(value: &str) -> Result<Overflow, Refused> {
+    let words = "\"overflow\" is none of \"reject\", \"drop_oldest\", \"dead_letter\" and \"default\"";
+    Overflow::of(value.as_bytes()).ok_or_else(|| Refused::bad(words))
 }
 
 /// `DELETE NAME`
@@ -183,7 +195,23 @@ fn is_meant(only: &[u64], place: &Place) -> bool {
     only.is_empty() || only.contains(&place.id)
 }
 
+/// Of a table with the filter column `state` the rows in this one.
+pub(super) fn in_state(state: i64) -> Filter<'static> {
+    let test = Test::Compares(Comparison::Equal);
+    Filter { column: 0, test, value: Value::Int(state), otherwise: Otherwise::Stop }
+}
+
 impl Store {
+    /// How many messages a queue has.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub(super) async fn count(&self, queue: &str) -> Result<Count, StoreError> {
+        // Whoever opens the tables first counts.
+        self.give_back(self.open().await?);
+        Ok(self.home.counts.of(queue))
+    }
+
     /// Deletes the messages in a state that nobody has; only those of these numbers if there are any.
     ///
     /// # Errors
@@ -211,9 +239,16 @@ impl Store {
                 places.iter().filter(|place| is_wanted(place)).map(|place| [Value::Uint(place.id)]).collect();
             let open = self.open().await?;
             let tables = open.tables.clone();
+            let mut changing = self.changing([queue]).await;
+            // One that is in another state meanwhile is another one's.
+            let filters = [in_state(state)];
+            let rows = |key| Rows { filters: &filters, ..Rows::with_key(key) };
             let requests: Vec<_> =
-                free.iter().map(|key| (&tables.read, Request::Delete(Rows::with_key(key), Answer::Number))).collect();
-            deleted += self.carry_out(open, &requests).await?.changed()?;
+                free.iter().map(|key| (&tables.end, Request::Delete(rows(key), Answer::OldRows))).collect();
+            let ended = self.carry_out(open, &requests).await?;
+            ended.rows.iter().for_each(|row| changing.moved(queue, spot_of(row), None));
+            changing.certain();
+            deleted += ended.rows.len() as u64;
             self.home.waiters.tell(places.iter().map(|place| place.id));
         }
     }
@@ -238,16 +273,21 @@ impl Store {
             after = Some(*last);
             let meant = || places.iter().filter(|place| is_meant(only, place));
             let keys: Vec<[Value<'_>; 1]> = meant().map(|place| [Value::Uint(place.id)]).collect();
+            let filters = [in_state(DEAD)];
+            let rows = |key| Rows { filters: &filters, ..Rows::with_key(key) };
             let open = self.open().await?;
             let tables = open.tables.clone();
-            let requests: Vec<_> = keys
-                .iter()
-                .map(|key| (&tables.fail, Request::Update(Rows::with_key(key), &changes, Answer::Number)))
-                .collect();
-            let unsure = Unsure::new(&self.home, queue);
-            resent += self.carry_out(open, &requests).await?.changed()?;
-            unsure.certain();
-            meant().for_each(|place| self.broker().waits(queue, *place));
+            let requests: Vec<_> =
+                keys.iter().map(|key| (&tables.fail, Request::Update(rows(key), &changes, Answer::Number))).collect();
+            let mut changing = self.changing([queue]).await;
+            let ended = self.carry_out(open, &requests).await?.ended;
+            let is_sent = |(place, ended): (&'_ Place, _)| matches!(ended, &Ok(1..)).then_some(*place);
+            let sent: Vec<Place> = meant().zip(&ended).filter_map(is_sent).collect();
+            let spot = |state, place: &Place| Some(Spot { state, priority: place.priority });
+            sent.iter().for_each(|place| changing.moved(queue, spot(DEAD, place), spot(READY, place)));
+            changing.certain();
+            sent.iter().for_each(|place| self.broker().waits(queue, *place));
+            resent += sent.len() as u64;
         }
     }
 }

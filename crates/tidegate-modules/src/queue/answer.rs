@@ -36,8 +36,12 @@ impl Refused {
         out
     }
 
-    /// The store has failed: the log knows why, the client that it may try again.
+    /// The store has failed: the log knows why, the client that it may try again. A queue that is full is no failure: 507 says that
+    /// there is no room for this at the moment (RFC 4918, section 11.5).
     pub(super) fn of_store(req: &Request, error: &StoreError) -> Self {
+        if matches!(error, StoreError::Full { .. }) {
+            return Self::with(507, error.to_string());
+        }
         req.log(Level::Error, format_args!("queue: {error}"));
         Self::with(503, "the queue cannot be used at the moment")
     }

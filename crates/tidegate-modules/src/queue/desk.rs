@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! {"do":"publish","queue":"mail","messages":[{"body":"a"}]}   stores all or none
+//! {"do":"list"}                                               queues, and how many messages they have
 //! {"do":"pull","queue":"mail"}                                answers the next messages
 //! {"do":"acknowledge","queue":"mail"}                         those that were pulled are done
 //! {"do":"resend","queue":"mail","ids":[7]}                    dead messages wait again: these, or all
@@ -18,9 +19,10 @@ use tidegate_queue::Lease;
 
 use super::{
     answer::write_message,
+    counts::Count,
     message::{NAME_BYTES_MAX, NewMessage, check_name},
     pull::{self, MESSAGES_MAX},
-    store::Store,
+    store::{Store, StoreError},
     tables::DEAD,
 };
 use crate::database::control::{self, Answer, Answering, Desk};
@@ -52,6 +54,10 @@ impl QueueDesk {
     async fn carry_out(&mut self, request: &[u8]) -> Result<Answer, String> {
         let request: Json = serde_json::from_slice(request).map_err(|error| error.to_string())?;
         let queue = request["queue"].as_str().unwrap_or_default();
+        if request["do"] == "list" {
+            let store = self.store.clone()?;
+            return list(&store).await.map_err(|error| error.to_string());
+        }
         if queue.is_empty() || queue.len() > NAME_BYTES_MAX {
             return Err("a queue's name has 1 to 200 bytes".to_owned());
         }
@@ -94,6 +100,18 @@ impl QueueDesk {
         }
         Ok(count)
     }
+}
+
+/// The queues that have messages, and how many.
+async fn list(store: &Store) -> Result<Answer, StoreError> {
+    store.give_back(store.open().await?);
+    let queues = store.home.counts.queues();
+    let told = |(queue, count): (String, Count)| {
+        let Count { ready, delayed, dead, .. } = count;
+        let told = serde_json::json!({ "queue": queue, "waiting": ready, "delayed": delayed, "dead": dead });
+        told.to_string().into_bytes()
+    };
+    Ok(Answer { count: queues.len() as u64, messages: queues.into_iter().map(told).collect() })
 }
 
 async fn publish(store: &Rc<Store>, queue: &str, messages: &Json) -> Result<u64, String> {

@@ -3,7 +3,11 @@
 //! One worker does so for all; when it ends another one goes on. It sleeps until the next of these times, and is woken when an
 //! earlier one comes into being.
 
-use std::{collections::BTreeMap, rc::Rc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    time::Duration,
+};
 
 use tidegate_net::{
     clock,
@@ -17,16 +21,21 @@ use tidegate_sql::{
 };
 
 use super::{
+    admin::in_state,
+    counts::Spot,
     gather::{bytes, number},
+    limits::{Dies, spot_of},
     results,
     store::{Store, StoreError},
-    tables::{READY, SCHEDULES, SCHEMA, SETTINGS, SUBSCRIPTIONS, Tables},
+    tables::{DEAD, DELAYED, READY, SCHEDULES, SCHEMA, SETTINGS, SUBSCRIPTIONS, Tables},
 };
 
 /// Messages that share a commit.
 const TOGETHER_MAX: usize = 256;
 /// After a failure.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Why a message is dead that was in its queue for too long.
+const REASON_OLD: &str = "the message was too old";
 /// The longest sleep: somebody may set the clock forward, or write to the tables.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 
@@ -112,14 +121,33 @@ async fn let_commits_pass(store: &Rc<Store>) -> Result<(), StoreError> {
 /// of the worker's statements has begun and still carries out.
 async fn settle_doubts(store: &Rc<Store>) -> Result<(), StoreError> {
     let doubtful = store.home.take_doubtful();
-    if doubtful.is_empty() {
+    if doubtful.is_empty() && !store.home.counts.are_forgotten() {
         return Ok(());
     }
-    if let Err(error) = let_commits_pass(store).await {
+    if let Err(error) = recount(store, &doubtful).await {
         store.home.doubt(doubtful);
         return Err(error);
     }
     doubtful.iter().for_each(|queue| store.broker().forget(queue));
+    Ok(())
+}
+
+/// Counts messages of queues anew when commits to them have come to something.
+async fn recount(store: &Rc<Store>, queues: &BTreeSet<String>) -> Result<(), StoreError> {
+    let counts = &store.home.counts;
+    // The tables first: whoever opens them may have to make them.
+    let mut open = store.open().await?;
+    let alone = counts.alone().await;
+    let_commits_pass(store).await?;
+    if counts.are_forgotten() {
+        counts.recount_all(&alone, &mut open.session).await?;
+    } else {
+        for queue in queues {
+            counts.recount(&alone, &mut open.session, queue).await?;
+        }
+    }
+    drop(alone);
+    store.give_back(open);
     Ok(())
 }
 
@@ -143,6 +171,8 @@ struct Timed {
     time_ms: u64,
     queue: String,
     place: Place,
+    /// 0 in rows of `Tables::due`.
+    published_ms: u64,
 }
 
 /// The rows of an index over times that come first, behind so many others.
@@ -159,7 +189,8 @@ async fn first_of(
     let timed = |row: &Vec<Param>| {
         let queue = String::from_utf8(bytes(row.get(2))?.to_vec()).ok()?;
         let priority = u32::try_from(number(row.get(3))).ok()?;
-        Some(Timed { time_ms: number(row.first()), queue, place: Place { priority, id: number(row.get(1)) } })
+        let place = Place { priority, id: number(row.get(1)) };
+        Some(Timed { time_ms: number(row.first()), queue, place, published_ms: number(row.get(4)) })
     };
     Ok(found.rows.iter().filter_map(timed).collect())
 }
@@ -180,20 +211,25 @@ async fn wake_delayed(store: &Rc<Store>) -> Result<Duration, StoreError> {
         };
         let keys: Vec<_> = due.iter().map(|timed| [Value::Uint(timed.place.id)]).collect();
         let changes = [Change::Set(Value::Int(READY)), Change::Set(Value::Null)];
+        let filters = [in_state(DELAYED)];
+        let rows = |key| Rows { filters: &filters, ..Rows::with_key(key) };
         let open = store.open().await?;
         let tables = open.tables.clone();
-        let requests: Vec<_> = keys
-            .iter()
-            .map(|key| (&tables.fail, Request::Update(Rows::with_key(key), &changes, Answer::Number)))
-            .collect();
-        store.carry_out(open, &requests).await?;
-        for timed in due {
-            store.broker().waits(&timed.queue, timed.place);
+        let requests: Vec<_> =
+            keys.iter().map(|key| (&tables.wake, Request::Update(rows(key), &changes, Answer::Number))).collect();
+        let mut changing = store.changing(due.iter().map(|timed| &*timed.queue)).await;
+        let ended = store.carry_out(open, &requests).await?.ended;
+        let woken = || due.iter().zip(&ended).filter(|(_, ended)| matches!(ended, Ok(1..))).map(|(timed, _)| timed);
+        for Timed { queue, place, .. } in woken() {
+            let spot = |state| Some(Spot { state, priority: place.priority });
+            changing.moved(queue, spot(DELAYED), spot(READY));
         }
+        changing.certain();
+        woken().for_each(|timed| store.broker().waits(&timed.queue, timed.place));
     }
 }
 
-/// Deletes messages whose time to live is over and that nobody has. Answers the time until the next one's. A message that somebody
+/// Deletes messages whose time to live is over and that nobody has, or lets them die. Answers the time until the next one's. A message that somebody
 /// has is looked at again when it waits again ([`Store::fail`]).
 async fn drop_expired(store: &Rc<Store>) -> Result<Duration, StoreError> {
     let mut leased = 0;
@@ -212,19 +248,36 @@ async fn drop_expired(store: &Rc<Store>) -> Result<Duration, StoreError> {
 
 async fn delete_unleased(store: &Rc<Store>, over: &[&Timed]) -> Result<usize, StoreError> {
     let broker = store.broker();
-    let keys: Vec<_> = over
-        .iter()
-        .filter(|timed| !broker.is_leased(timed.place.id))
-        .map(|timed| [Value::Uint(timed.place.id)])
-        .collect();
+    let mut free: Vec<(&Timed, Option<Dies>)> = Vec::new();
+    for timed in over.iter().filter(|timed| !broker.is_leased(timed.place.id)) {
+        let is_too_old = store.limits(&timed.queue).await?.lets_die(timed.published_ms);
+        free.push((timed, is_too_old.then(|| Dies::new(REASON_OLD))));
+    }
+    let keys: Vec<_> = free.iter().map(|(timed, _)| [Value::Uint(timed.place.id)]).collect();
     if keys.is_empty() {
         return Ok(0);
     }
     let open = store.open().await?;
     let tables = open.tables.clone();
-    let requests: Vec<_> =
-        keys.iter().map(|key| (&tables.read, Request::Delete(Rows::with_key(key), Answer::Number))).collect();
-    store.carry_out(open, &requests).await?;
+    let mut changing = store.changing(over.iter().map(|timed| &*timed.queue)).await;
+    let mut requests = Vec::with_capacity(free.len());
+    for ((_, lets_die), key) in free.iter().zip(&keys) {
+        requests.push(match lets_die {
+            Some(dies) => (&tables.die, Request::Revise(Rows::with_key(key), dies)),
+            None => (&tables.end, Request::Delete(Rows::with_key(key), Answer::OldRows)),
+        });
+    }
+    let deleted = store.carry_out(open, &requests).await?;
+    for row in &deleted.rows {
+        let queue = bytes(row.get(2)).unwrap_or_default();
+        changing.moved(&String::from_utf8_lossy(&queue), spot_of(row), None);
+    }
+    for (timed, dies) in &free {
+        if let Some(from) = dies.as_ref().and_then(|dies| dies.from.get()) {
+            changing.moved(&timed.queue, Some(from), Some(Spot { state: DEAD, ..from }));
+        }
+    }
+    changing.certain();
     store.home.waiters.tell(over.iter().map(|timed| timed.place.id));
     Ok(keys.len())
 }

@@ -2,7 +2,7 @@
 //!
 //! Messages are rows of the schema `tidegate_queue` ([`tables`]); who has which is known to [`tidegate_queue::Broker`], once for
 //! all workers. [`store`] brings both together: [`publish`] and [`settle`] change rows and tell the broker, [`keeper`] looks after
-//! time. [`api`] is HTTP, [`pull`] what waits for messages there, [`admin`] what looks at whole queues. [`subscriptions`] copies
+//! time, [`counts`] tells how many messages there are, and [`limits`] how many there may be. [`api`] is HTTP, [`pull`] what waits for messages there, [`admin`] what looks at whole queues. [`subscriptions`] copies
 //! messages to all who want them, [`results`] keeps what has become of them. [`outbox`] takes messages that SQL has published with an application's own rows.
 //! [`scripts`] is the queue without HTTP, [`beanstalk`] another protocol, [`nq`] another API with tables of its own, [`desk`] the
 //! command line's.
@@ -14,9 +14,11 @@ mod admin;
 mod answer;
 mod api;
 pub(crate) mod beanstalk;
+mod counts;
 mod desk;
 mod gather;
 mod keeper;
+mod limits;
 mod message;
 mod nq;
 mod outbox;
@@ -67,6 +69,12 @@ pub struct Conf {
     queue_message_size_max: Option<usize>,
     /// `queue_outbox`
     outboxes: Option<Arc<[String]>>,
+    /// `queue_length_max`
+    queue_length_max: Option<u64>,
+    /// `queue_age_max`
+    queue_age_max: Option<Duration>,
+    /// `queue_overflow`
+    queue_overflow: Option<u32>,
 }
 
 /// What `queue_api` says.
@@ -97,6 +105,19 @@ pub static MODULE: Module<Conf> = Module {
         Directive::size("queue_message_size_max", |conf: &mut Conf| &mut conf.queue_message_size_max)
             .default("1m")
             .doc("Size of the largest message."),
+        Directive::number("queue_length_max", |conf: &mut Conf| &mut conf.queue_length_max)
+            .within(Context::HTTP)
+            .default("0")
+            .doc("Messages that a queue may have which has no limit of its own; 0 for any number."),
+        Directive::time("queue_age_max", |conf: &mut Conf| &mut conf.queue_age_max)
+            .within(Context::HTTP)
+            .default("0")
+            .doc("How long a message may wait in a queue which has no limit of its own; 0 for ever."),
+        Directive::choice("queue_overflow", |conf: &mut Conf| &mut conf.queue_overflow, limits::OVERFLOWS)
+            .within(Context::HTTP)
+            .syntax("reject | drop_oldest | dead_letter")
+            .default("reject")
+            .doc("What happens to messages beyond the limits of a queue: the new ones are refused, the oldest deleted or dead."),
         Directive::custom("queue_outbox", 1, u16::MAX, outbox::queue_outbox)
             .within(Context::HTTP)
             .syntax("schema ...")

@@ -30,10 +30,13 @@ use tidegate_sql::{
 
 use super::{
     Conf,
+    counts::Changing,
     gather::{Gather, bytes, number},
+    limits::Room,
     message::{NewMessage, TIME_MAX, check_name},
-    publish::{Published, insert},
-    store::{Store, StoreError},
+    publish::{Published, Target, insert},
+    store::{Open, Store, StoreError},
+    subscriptions::Held,
     tables,
 };
 use crate::database::{self, schemas::execute};
@@ -147,6 +150,7 @@ struct Outbox {
 }
 
 /// A row of the outbox.
+#[derive(Clone)]
 struct Entry {
     id: u64,
     queue: String,
@@ -192,15 +196,23 @@ impl Outbox {
     /// Carries all that is there.
     async fn carry_all(&mut self) -> Result<(), StoreError> {
         loop {
-            let entries = self.first().await?;
+            let mut entries = self.first().await?;
             if entries.is_empty() {
                 // A row of the same number may come: a table that is emptied counts from the beginning again.
                 return if self.is_recorded { self.clear().await } else { Ok(()) };
             }
             let (store, schema) = (self.store.clone(), self.schema.clone());
-            let ids: Vec<u64> = entries.iter().map(|entry| entry.id).collect();
             self.is_recorded = true;
-            publish(&store, &schema, entries).await?;
+            let publish = async |entries: &[Entry]| publish(&store, &schema, entries.to_vec()).await;
+            match store.with_room(async || publish(&entries).await).await {
+                // There may be room for each when those before it are stored.
+                Err(StoreError::Full { .. }) if entries.len() > 1 => {
+                    entries.truncate(1);
+                    store.with_room(async || publish(&entries).await).await?;
+                }
+                published => published?,
+            }
+            let ids: Vec<u64> = entries.iter().map(|entry| entry.id).collect();
             self.delete(&ids).await?;
         }
     }
@@ -234,39 +246,98 @@ impl Outbox {
     }
 }
 
+/// A message on its way into its queues.
+struct Addressed {
+    targets: Vec<Target>,
+    message: NewMessage,
+    rooms: Vec<Room>,
+}
+
+/// Finds out where the message of a row goes, and takes room for it. If there is none for one that `is_alone` it goes to those that
+/// cannot be published.
+async fn address(
+    store: &Store,
+    (held, schema): (&Held<'_>, &str),
+    (mut entry, is_alone): (Entry, bool),
+    changing: &mut Changing<'_>,
+) -> Result<Addressed, StoreError> {
+    loop {
+        let targets = store.targets(held, &entry.queue).await?;
+        let (mut rooms, mut problem) = (Vec::new(), None);
+        for target in &targets {
+            match store.take_room(changing, target, 1, false).await {
+                Ok(room) => rooms.extend(room),
+                Err(full @ StoreError::Full { .. }) if is_alone && entry.queue != REFUSED => {
+                    problem = Some(full.to_string());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let Some(problem) = problem else { return Ok(Addressed { targets, message: entry.message, rooms }) };
+        entry = entry.refused(schema, &problem);
+    }
+}
+
 /// Stores the messages of rows, and which rows those were: together or not at all.
 async fn publish(store: &Store, schema: &str, entries: Vec<Entry>) -> Result<(), StoreError> {
     let held = store.subscriptions().await?;
-    let mut addressed = Vec::with_capacity(entries.len());
-    for entry in &entries {
-        addressed.push((store.targets(&held, &entry.queue).await?, &entry.message));
-    }
     let mut open = store.open().await?;
     let ids: Vec<String> = entries.iter().map(|entry| entry.id.to_string()).collect();
     let ids = ids.join(",");
-    let record = [Value::Bytes(schema.as_bytes()), Value::Bytes(ids.as_bytes())];
-    let tables = open.tables.clone();
     // If this is broken off nobody knows what the queues have.
-    let unsure = addressed.iter().flat_map(|(targets, _)| targets).cloned().collect();
-    let unsure = super::store::Unsure::of_all(&store.home, unsure);
+    let mut changing = store.changing(std::iter::empty::<String>()).await;
+    let (mut addressed, is_alone) = (Vec::with_capacity(entries.len()), entries.len() == 1);
+    for entry in entries {
+        match address(store, (&held, schema), (entry, is_alone), &mut changing).await {
+            Ok(entry) => addressed.push(entry),
+            Err(error) => {
+                changing.nothing();
+                return Err(error);
+            }
+        }
+    }
+    let published = match store_all(&mut open, &addressed, [schema, &ids], &mut changing).await {
+        Ok(published) => published,
+        Err(error) => {
+            store.failed(&error, changing);
+            return Err(error);
+        }
+    };
+    changing.certain();
+    store.give_back(open);
+    for (Addressed { targets, message, rooms }, published) in addressed.into_iter().zip(&published) {
+        store.tell_all(&targets, &message, published);
+        store.have_made_room(rooms);
+    }
+    Ok(())
+}
+
+/// Stores messages and the record of their rows in a transaction.
+async fn store_all(
+    open: &mut Open,
+    addressed: &[Addressed],
+    record: [&str; 2],
+    changing: &mut Changing<'_>,
+) -> Result<Vec<Vec<Published>>, StoreError> {
+    let record = record.map(|text| Value::Bytes(text.as_bytes()));
+    let tables = open.tables.clone();
     execute(&mut open.session, b"BEGIN").await?;
-    let mut published: Vec<Vec<Published>> = Vec::with_capacity(entries.len());
-    for (targets, message) in &addressed {
+    let mut published: Vec<Vec<Published>> = Vec::with_capacity(addressed.len());
+    for Addressed { targets, message, rooms } in addressed {
         let mut of_each = Vec::with_capacity(targets.len());
-        for queue in targets {
-            of_each.push(insert(&mut open, queue, message).await?);
+        for target in targets {
+            let stored = insert(open, target, message, changing).await?;
+            if let Some(room) = rooms.iter().find(|room| room.is_of(&target.queue)) {
+                room.make(open, u64::from(matches!(stored, Published::New(_))), changing).await?;
+            }
+            of_each.push(stored);
         }
         published.push(of_each);
     }
     let recording = Request::Insert(&record, OnDuplicate::Replace);
     open.session.run_request(&tables.outboxes, &recording, &mut Gather::default()).await?;
     execute(&mut open.session, b"COMMIT").await?;
-    unsure.certain();
-    store.give_back(open);
-    for ((targets, message), published) in addressed.iter().zip(&published) {
-        store.tell_all(targets, message, published);
-    }
-    Ok(())
+    Ok(published)
 }
 
 impl Entry {

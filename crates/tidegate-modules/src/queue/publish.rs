@@ -8,9 +8,11 @@ use tidegate_rows::{QueryError, Value};
 use tidegate_sql::table::{OnDuplicate, Request, Rows};
 
 use super::{
+    counts::{Changing, Spot},
     gather::{Gather, number},
+    limits::{Limits, Room},
     message::NewMessage,
-    store::{DUPLICATE_KEY, Open, Store, StoreError, Unsure},
+    store::{DUPLICATE_KEY, Open, Store, StoreError},
     tables::{DELAYED, READY},
 };
 use crate::database::schemas::execute;
@@ -36,12 +38,19 @@ impl Published {
     }
 }
 
+/// A queue into which messages go, and the limits that hold there.
+#[derive(Debug, Clone)]
+pub(super) struct Target {
+    pub(super) queue: String,
+    pub(super) limits: Limits,
+}
+
 impl Store {
     /// Stores messages, all or none, and gives them to those who wait. When this has ended they are as durable as the database
     /// makes its commits. It goes on when the future is dropped.
     ///
     /// # Errors
-    /// There is no database, or it refuses: then nothing was stored.
+    /// There is no database, it refuses, or a queue is full: then nothing was stored.
     pub(super) async fn publish(
         self: &Rc<Self>,
         queue: &str,
@@ -55,44 +64,81 @@ impl Store {
 
     /// As [`publish`](Self::publish), for a future that is not dropped.
     pub(super) async fn publish_now(&self, queue: &str, messages: &[NewMessage]) -> Result<Vec<Published>, StoreError> {
+        self.with_room(async || self.publish_once(queue, messages).await).await
+    }
+
+    async fn publish_once(&self, queue: &str, messages: &[NewMessage]) -> Result<Vec<Published>, StoreError> {
         let held = self.subscriptions().await?;
         let targets = self.targets(&held, queue).await?;
         let mut open = self.open().await?;
         // A worker that ends breaks this off, perhaps behind the commit.
-        let unsure = Unsure::of_all(&self.home, targets.iter().cloned().collect());
+        let mut changing = self.changing(targets.iter().map(|target| &*target.queue)).await;
+        let rooms = match self.take_all_room(&mut changing, &targets, messages).await {
+            Ok(rooms) => rooms,
+            Err(error) => {
+                changing.nothing();
+                return Err(error);
+            }
+        };
         let stored = match (messages, &targets[..]) {
-            ([message], [queue]) => insert(&mut open, queue, message).await.map(|published| vec![published]),
-            _ => insert_all(&mut open, &targets, messages).await,
+            ([message], [target]) if rooms.is_empty() => {
+                insert(&mut open, target, message, &mut changing).await.map(|published| vec![published])
+            }
+            _ => insert_all(&mut open, &targets, messages, &rooms, &mut changing).await,
         };
         let published = match stored {
             Ok(published) => published,
             Err(error) => {
-                self.doubt(&error);
-                return Err(error.into());
+                self.failed(&error, changing);
+                return Err(error);
             }
         };
         self.give_back(open);
-        unsure.certain();
+        changing.certain();
         for (message, published) in messages.iter().zip(published.chunks(targets.len())) {
             self.tell_all(&targets, message, published);
         }
+        self.have_made_room(rooms);
         Ok(published.into_iter().step_by(targets.len()).collect())
     }
 
-    /// Those who wait hear of a message that was committed to these queues.
-    pub(super) fn tell_all(&self, targets: &[String], message: &NewMessage, published: &[Published]) {
-        targets.iter().zip(published).for_each(|(queue, published)| self.tell(queue, message, *published));
+    async fn take_all_room(
+        &self,
+        changing: &mut Changing<'_>,
+        targets: &[Target],
+        messages: &[NewMessage],
+    ) -> Result<Vec<Room>, StoreError> {
+        let may_be_known = messages.iter().any(|message| message.unique_key.is_some());
+        let mut rooms = Vec::new();
+        for target in targets {
+            rooms.extend(self.take_room(changing, target, messages.len() as u64, may_be_known).await?);
+        }
+        Ok(rooms)
     }
 
-    fn tell(&self, queue: &str, message: &NewMessage, published: Published) {
+    /// Nothing was stored, or nobody knows: the session is dropped, and its transaction with it.
+    pub(super) fn failed(&self, error: &StoreError, changing: Changing<'_>) {
+        match error {
+            StoreError::Full { .. } => changing.nothing(),
+            StoreError::Query(error) => self.doubt(error),
+            StoreError::Unavailable(_) | StoreError::RoomIsTaken => {}
+        }
+    }
+
+    /// Those who wait hear of a message that was committed to these queues.
+    pub(super) fn tell_all(&self, targets: &[Target], message: &NewMessage, published: &[Published]) {
+        targets.iter().zip(published).for_each(|(target, published)| self.tell(target, message, *published));
+    }
+
+    fn tell(&self, target: &Target, message: &NewMessage, published: Published) {
         match published {
             Published::New(id) if message.delay_ms == 0 => {
-                self.broker().waits(queue, Place { priority: message.priority, id });
+                self.broker().waits(&target.queue, Place { priority: message.priority, id });
             }
             Published::New(_) => self.home.due_changed.notify_one(),
             Published::Known(_) => {}
         }
-        if message.ttl_ms.is_some() {
+        if target.limits.ttl_ms(message.ttl_ms).is_some() {
             self.home.due_changed.notify_one();
         }
     }
@@ -101,18 +147,26 @@ impl Store {
 /// Stores each message in each of the queues.
 async fn insert_all(
     open: &mut Open,
-    targets: &[String],
+    targets: &[Target],
     messages: &[NewMessage],
-) -> Result<Vec<Published>, QueryError> {
+    rooms: &[Room],
+    changing: &mut Changing<'_>,
+) -> Result<Vec<Published>, StoreError> {
     execute(&mut open.session, b"BEGIN").await?;
     let mut published = Vec::with_capacity(messages.len() * targets.len());
     for message in messages {
         // The publisher hears of the first one's number, and asks for its result.
         let copy = NewMessage { result_ms: None, ..message.clone() };
-        for (at, queue) in targets.iter().enumerate() {
+        for (at, target) in targets.iter().enumerate() {
             // The session is dropped after an error, and the transaction with it.
-            published.push(insert(open, queue, if at == 0 { message } else { &copy }).await?);
+            published.push(insert(open, target, if at == 0 { message } else { &copy }, changing).await?);
         }
+    }
+    for room in rooms {
+        let is_new = |published: &&Published| matches!(published, Published::New(_));
+        let at = targets.iter().position(|target| room.is_of(&target.queue)).unwrap_or_default();
+        let new = published.iter().skip(at).step_by(targets.len()).filter(is_new).count();
+        room.make(open, new as u64, changing).await?;
     }
     execute(&mut open.session, b"COMMIT").await?;
     Ok(published)
@@ -122,20 +176,26 @@ async fn insert_all(
 ///
 /// # Errors
 /// Those of the statement.
-pub(super) async fn insert(open: &mut Open, queue: &str, message: &NewMessage) -> Result<Published, QueryError> {
+pub(super) async fn insert(
+    open: &mut Open,
+    target: &Target,
+    message: &NewMessage,
+    changing: &mut Changing<'_>,
+) -> Result<Published, StoreError> {
     let tables = open.tables.clone();
     let now_ms = clock::now_ms();
     let later = |ms: Option<u64>| ms.map_or(Value::Null, |ms| Value::Uint(now_ms.saturating_add(ms)));
     let delay_ms = Some(message.delay_ms).filter(|ms| *ms > 0);
-    let queue_value = Value::Bytes(queue.as_bytes());
+    let queue = Value::Bytes(target.queue.as_bytes());
     let unique_key = Value::from(message.unique_key.as_deref());
+    let spot = Spot { state: if delay_ms.is_some() { DELAYED } else { READY }, priority: message.priority };
     let row = [
-        queue_value,
-        Value::Int(if delay_ms.is_some() { DELAYED } else { READY }),
+        queue,
+        Value::Int(spot.state),
         Value::Uint(message.priority.into()),
         Value::Uint(now_ms),
         later(delay_ms),
-        later(message.ttl_ms),
+        later(target.limits.ttl_ms(message.ttl_ms)),
         unique_key,
         message.lease_ms.map_or(Value::Null, Value::Uint),
         Value::from(message.headers.as_deref().map(str::as_bytes)),
@@ -148,12 +208,15 @@ pub(super) async fn insert(open: &mut Open, queue: &str, message: &NewMessage) -
         let done =
             open.session.run_request(&tables.publish, &Request::Insert(&row, OnDuplicate::Fail), &mut stored).await;
         match done {
-            Ok(()) => return Ok(Published::New(stored.insert_id)),
+            Ok(()) => {
+                changing.moved(&target.queue, None, Some(spot));
+                return Ok(Published::New(stored.insert_id));
+            }
             Err(QueryError::Server(error)) if error.code == DUPLICATE_KEY && attempts < ATTEMPTS_MAX => {}
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         }
         attempts += 1;
-        let key = [queue_value, unique_key];
+        let key = [queue, unique_key];
         let mut found = Gather::default();
         open.session.run_request(&tables.by_unique_key, &Request::Find(Rows::with_key(&key)), &mut found).await?;
         if let Some(row) = found.rows.first() {

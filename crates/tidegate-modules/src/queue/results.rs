@@ -24,10 +24,11 @@ use tokio::sync::Notify;
 use super::{
     answer::{Refused, send},
     api::{Call, Failure},
+    counts::{Changing, Spot},
     gather::{Gather, bytes, number},
     message::{NewMessage, time_ms},
     store::{Open, Store, StoreError},
-    tables::DEAD,
+    tables::{DEAD, READY},
 };
 use crate::database::schemas::execute;
 
@@ -115,9 +116,9 @@ impl Store {
         let ids: Vec<u64> = settling.iter().map(|settling| settling.place().id).collect();
         let telling = Telling { waiters: &self.home.waiters, messages: ids.clone() };
         if self.are_results_wanted(&ids).await? {
-            self.finish(&ids, result).await?;
+            self.finish(&settling, result).await?;
         } else {
-            self.delete_messages(&ids).await?;
+            self.delete_messages(&settling).await?;
         }
         settling.into_iter().for_each(Settling::gone);
         drop(telling);
@@ -134,24 +135,34 @@ impl Store {
         Ok(found.rows.iter().any(|row| number(row.get(2)) > 0))
     }
 
-    async fn delete_messages(&self, ids: &[u64]) -> Result<(), StoreError> {
-        let keys: Vec<[Value<'_>; 1]> = ids.iter().map(|id| [Value::Uint(*id)]).collect();
+    async fn delete_messages(&self, settling: &[Settling]) -> Result<(), StoreError> {
+        let keys: Vec<[Value<'_>; 1]> = settling.iter().map(|one| [Value::Uint(one.place().id)]).collect();
         let open = self.open().await?;
         let tables = open.tables.clone();
+        let mut changing = self.changing(settling.iter().map(Settling::queue)).await;
         let requests: Vec<_> =
             keys.iter().map(|key| (&tables.read, Request::Delete(Rows::with_key(key), Answer::Number))).collect();
-        self.carry_out(open, &requests).await.map(drop)
+        let deleted = self.carry_out(open, &requests).await?;
+        for (one, deleted) in settling.iter().zip(&deleted.ended) {
+            if matches!(deleted, Ok(1..)) {
+                changing.moved(one.queue(), Some(spot(one)), None);
+            }
+        }
+        changing.certain();
+        Ok(())
     }
 
     /// Deletes messages and stores the result of those that want one, in a transaction.
-    async fn finish(&self, ids: &[u64], result: &Bytes) -> Result<(), StoreError> {
+    async fn finish(&self, settling: &[Settling], result: &Bytes) -> Result<(), StoreError> {
         let mut open = self.open().await?;
+        let mut changing = self.changing(settling.iter().map(Settling::queue)).await;
         // After an error the session is dropped, and the transaction with it.
-        if let Err(error) = finish(&mut open, ids, result).await {
+        if let Err(error) = finish(&mut open, settling, result, &mut changing).await {
             self.doubt(&error);
             return Err(error.into());
         }
         self.give_back(open);
+        changing.certain();
         Ok(())
     }
 
@@ -205,23 +216,37 @@ impl Store {
 }
 
 /// Deletes messages and stores results, in a transaction of the session.
-async fn finish(open: &mut Open, ids: &[u64], result: &[u8]) -> Result<(), QueryError> {
+async fn finish(
+    open: &mut Open,
+    settling: &[Settling],
+    result: &[u8],
+    changing: &mut Changing<'_>,
+) -> Result<(), QueryError> {
     let tables = open.tables.clone();
     execute(&mut open.session, b"BEGIN").await?;
-    for id in ids {
-        let (key, mut deleted) = ([Value::Uint(*id)], Gather::default());
+    for one in settling {
+        let id = one.place().id;
+        let (key, mut deleted) = ([Value::Uint(id)], Gather::default());
         let delete = Request::Delete(Rows::with_key(&key), Answer::OldRows);
         open.session.run_request(&tables.wanted_results, &delete, &mut deleted).await?;
+        if !deleted.rows.is_empty() {
+            changing.moved(one.queue(), Some(spot(one)), None);
+        }
         let Some(row) = deleted.rows.first().filter(|row| number(row.get(2)) > 0) else { continue };
         let (queue, now_ms) = (bytes(row.first()).unwrap_or_default(), clock::now_ms());
         let expires_ms = now_ms.saturating_add(number(row.get(2)));
         let times = [Value::Uint(now_ms), Value::Uint(expires_ms)];
-        let kept = [Value::Uint(*id), Value::Bytes(&queue), times[0], times[1], Value::Bytes(result)];
+        let kept = [Value::Uint(id), Value::Bytes(&queue), times[0], times[1], Value::Bytes(result)];
         let insert = Request::Insert(&kept, OnDuplicate::Replace);
         open.session.run_request(&tables.results, &insert, &mut Gather::default()).await?;
     }
     execute(&mut open.session, b"COMMIT").await?;
     Ok(())
+}
+
+/// Where a message stands that a consumer has.
+fn spot(settling: &Settling) -> Spot {
+    Spot { state: READY, priority: settling.place().priority }
 }
 
 /// Deletes results that have been kept for their time. Answers the time until the next one's.

@@ -18,10 +18,12 @@ use tidegate_sql::table::{Answer, Change, Comparison, Filter, OnDuplicate, Other
 use super::{
     answer::{Refused, send, write_list},
     api::{Call, Failure},
+    counts::Changing,
     gather::{Gather, bytes, number},
+    limits::Room,
     message::{NewMessage, check_name},
-    publish::{Published, insert},
-    store::{Open, Store, StoreError, Unsure},
+    publish::{Published, Target, insert},
+    store::{Open, Store, StoreError},
 };
 use crate::database::schemas::execute;
 
@@ -223,7 +225,7 @@ impl Store {
                 if next_ms > clock::now_ms() {
                     return Ok(Some(next_ms));
                 }
-                self.run_schedule(&schedule, next_ms).await?;
+                self.with_room(async || self.run_schedule(&schedule, next_ms).await).await?;
                 has_run = true;
             }
             if !has_run {
@@ -243,20 +245,56 @@ impl Store {
         let targets = self.targets(&held, queue).await?;
         let message = schedule.message();
         let mut open = self.open().await?;
-        let unsure = Unsure::of_all(&self.home, targets.iter().cloned().collect());
-        let stored = store_run(&mut open, schedule, (due_ms, next_ms), &targets, &message).await;
+        let mut changing = self.changing(targets.iter().map(|target| &*target.queue)).await;
+        let mut rooms = Vec::new();
+        for target in &targets {
+            match self.take_room(&mut changing, target, 1, false).await {
+                Ok(room) => rooms.extend(room),
+                Err(error @ StoreError::Full { .. }) => {
+                    changing.nothing();
+                    log::note(
+                        Level::Warn,
+                        format_args!("queue: the schedule \"{name}\" of \"{queue}\" is left out: {error}"),
+                    );
+                    return self.skip_run(open, schedule, (due_ms, next_ms)).await;
+                }
+                Err(error) => {
+                    changing.nothing();
+                    return Err(error);
+                }
+            }
+        }
+        let to = To { targets: &targets, rooms: &rooms };
+        let stored = store_run(&mut open, schedule, (due_ms, next_ms), &to, &message, &mut changing).await;
         let published = match stored {
             Ok(published) => published,
             Err(error) => {
-                self.doubt(&error);
-                return Err(error.into());
+                self.failed(&error, changing);
+                return Err(error);
             }
         };
         self.give_back(open);
-        unsure.certain();
+        changing.certain();
         self.tell_all(&targets, &message, &published);
+        self.have_made_room(rooms);
         Ok(())
     }
+
+    /// There is no room for the message of a schedule: the next one is due at its time.
+    async fn skip_run(&self, mut open: Open, schedule: &Schedule, times: (u64, Option<u64>)) -> Result<(), StoreError> {
+        if let Err(error) = set_next(&mut open, schedule, times).await {
+            self.doubt(&error);
+            return Err(error.into());
+        }
+        self.give_back(open);
+        Ok(())
+    }
+}
+
+/// Where a schedule's message goes.
+struct To<'a> {
+    targets: &'a [Target],
+    rooms: &'a [Room],
 }
 
 /// Stores the message in each of the queues and when the next one is due, in one transaction; nothing if the schedule is not any more
@@ -264,11 +302,34 @@ impl Store {
 async fn store_run(
     open: &mut Open,
     schedule: &Schedule,
-    (due_ms, next_ms): (u64, Option<u64>),
-    targets: &[String],
+    times: (u64, Option<u64>),
+    To { targets, rooms }: &To<'_>,
     message: &NewMessage,
-) -> Result<Vec<Published>, QueryError> {
+    changing: &mut Changing<'_>,
+) -> Result<Vec<Published>, StoreError> {
     execute(&mut open.session, b"BEGIN").await?;
+    if set_next(open, schedule, times).await? == 0 {
+        execute(&mut open.session, b"ROLLBACK").await?;
+        return Ok(Vec::new());
+    }
+    let mut published = Vec::with_capacity(targets.len());
+    for target in *targets {
+        // The session is dropped after an error, and the transaction with it.
+        published.push(insert(open, target, message, changing).await?);
+    }
+    for room in *rooms {
+        room.make(open, 1, changing).await?;
+    }
+    execute(&mut open.session, b"COMMIT").await?;
+    Ok(published)
+}
+
+/// Says when the next message of a schedule is due; answers 0 if the schedule is not any more what it was.
+async fn set_next(
+    open: &mut Open,
+    schedule: &Schedule,
+    (due_ms, next_ms): (u64, Option<u64>),
+) -> Result<u64, QueryError> {
     let tables = open.tables.clone();
     let key = [Value::Bytes(schedule.queue.as_bytes()), Value::Bytes(schedule.name.as_bytes())];
     let test = Test::Compares(Comparison::Equal);
@@ -278,17 +339,7 @@ async fn store_run(
     let mut changed = Gather::default();
     let update = [(&tables.schedules_run, Request::Update(rows, &changes, Answer::Number))];
     open.session.run_requests(&update, &mut changed).await;
-    if changed.changed()? == 0 {
-        execute(&mut open.session, b"ROLLBACK").await?;
-        return Ok(Vec::new());
-    }
-    let mut published = Vec::with_capacity(targets.len());
-    for queue in targets {
-        // The session is dropped after an error, and the transaction with it.
-        published.push(insert(open, queue, message).await?);
-    }
-    execute(&mut open.session, b"COMMIT").await?;
-    Ok(published)
+    changed.changed()
 }
 
 #[cfg(test)]

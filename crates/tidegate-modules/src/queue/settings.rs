@@ -9,13 +9,17 @@ use tidegate_sql::table::{Each, OnDuplicate, Request, Rows};
 
 use super::{
     gather::{bytes, number},
+    limits::{Limits, Overflow},
     store::{Store, StoreError},
 };
 
 /// Queues whose settings are kept in memory.
-const KEPT_MAX: usize = 4096;
+const KEPT_MAX: usize = 16_384;
 /// Queues whose settings are read together.
 const TOGETHER_MAX: usize = 256;
+
+/// The longest age: a hundred years, as for other times.
+const AGE_MAX_MS: u64 = 100 * 365 * 24 * 3600 * 1000;
 
 /// What is known of the settings of queues.
 #[derive(Debug, Default)]
@@ -34,13 +38,36 @@ pub(super) struct Settings {
     pub(super) is_paused: bool,
     /// While there are subscriptions messages go to them alone.
     pub(super) subscribers_only: bool,
+    /// Messages that there may be, 0 for any number; `None` as the configuration says.
+    pub(super) length_max: Option<u64>,
+    /// Milliseconds that a message may wait, 0 for ever; `None` as the configuration says.
+    pub(super) age_max_ms: Option<u64>,
+    /// What happens beyond these limits; `None` as the configuration says.
+    pub(super) overflow: Option<Overflow>,
 }
 
 impl Settings {
     /// The settings of a row of `Tables::queues`.
     fn of(row: &[Param]) -> Self {
         let is_on = |column: usize| number(row.get(column)) != 0;
-        Settings { attempts_max: number(row.get(1)), is_paused: is_on(2), subscribers_only: is_on(3) }
+        let given = |column: usize| row.get(column).filter(|value| **value != Param::Null);
+        Settings {
+            attempts_max: number(row.get(1)),
+            is_paused: is_on(2),
+            subscribers_only: is_on(3),
+            length_max: given(4).map(|value| number(Some(value))),
+            age_max_ms: given(5).map(|value| number(Some(value)).min(AGE_MAX_MS)),
+            overflow: bytes(row.get(6)).and_then(|name| Overflow::of(&name)),
+        }
+    }
+
+    /// The limits of the queue, where nothing else is said those of the configuration.
+    pub(super) fn limits(&self, default: Limits) -> Limits {
+        Limits {
+            length_max: self.length_max.unwrap_or(default.length_max),
+            age_max_ms: self.age_max_ms.unwrap_or(default.age_max_ms),
+            overflow: self.overflow.unwrap_or(default.overflow),
+        }
     }
 }
 
@@ -69,6 +96,15 @@ impl Store {
         }
     }
 
+    /// The limits that hold for a queue.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub(super) async fn limits(&self, queue: &str) -> Result<Limits, StoreError> {
+        let settings = self.settings(queue).await?;
+        Ok(settings.limits(*self.home.limits.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
     /// Gives a queue other settings.
     ///
     /// # Errors
@@ -79,6 +115,9 @@ impl Store {
             Value::Uint(settings.attempts_max),
             Value::Uint(settings.is_paused.into()),
             Value::Uint(settings.subscribers_only.into()),
+            settings.length_max.map_or(Value::Null, Value::Uint),
+            settings.age_max_ms.map_or(Value::Null, Value::Uint),
+            settings.overflow.map_or(Value::Null, |overflow| Value::Bytes(overflow.name().as_bytes())),
         ];
         let open = self.open().await?;
         let tables = open.tables.clone();

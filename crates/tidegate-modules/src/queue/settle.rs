@@ -9,6 +9,7 @@ use tidegate_rows::{Param, Value};
 use tidegate_sql::table::{Request, Revise, Revision, Rows};
 
 use super::{
+    counts::Spot,
     gather::number,
     store::{Store, StoreError},
     tables::{DEAD, DELAYED, READY},
@@ -99,11 +100,22 @@ impl Store {
             .collect();
         let open = self.open().await?;
         let tables = open.tables.clone();
+        let mut changing = self.changing([queue]).await;
         let requests: Vec<_> = failures
             .iter()
             .map(|(key, failure)| (&tables.fail, Request::Revise(Rows::with_key(key), failure)))
             .collect();
         self.carry_out(open, &requests).await?;
+        for (settling, (_, failure)) in settling.iter().zip(&failures) {
+            let spot = |state| Spot { state, priority: settling.place().priority };
+            let to = match failure.decided.get() {
+                Failed::Later => DELAYED,
+                Failed::Dead => DEAD,
+                Failed::Gone | Failed::Waits => continue,
+            };
+            changing.moved(queue, Some(spot(READY)), Some(spot(to)));
+        }
+        changing.certain();
         for (settling, (_, failure)) in settling.into_iter().zip(&failures) {
             match failure.decided.get() {
                 Failed::Waits => settling.back(),

@@ -19,9 +19,12 @@ use tidegate_sql::{
 use tokio::sync::Notify;
 
 use super::{
+    MODULE,
     beanstalk::pauses::Pauses,
+    counts::Counts,
     gather::{Gather, bytes, number},
     keeper,
+    limits::Limits,
     message::Message,
     results::Waiters,
     settings::KnownSettings,
@@ -55,6 +58,10 @@ pub(super) struct Home {
     making: tokio::sync::Mutex<()>,
     /// What is known of the settings of queues.
     pub(super) settings: Mutex<KnownSettings>,
+    /// The limits of queues that have none of their own: those of the newest configuration.
+    pub(super) limits: Mutex<Limits>,
+    /// How many messages there are.
+    pub(super) counts: Counts,
     /// What is known of subscriptions. Who publishes holds it until the commit.
     pub(super) subscriptions: tokio::sync::RwLock<subscriptions::Known>,
     /// Who has one carries messages out of the outbox of that schema.
@@ -88,6 +95,8 @@ impl Home {
             due_changed: Notify::new(),
             making: tokio::sync::Mutex::new(()),
             settings: Mutex::default(),
+            limits: Mutex::default(),
+            counts: Counts::default(),
             subscriptions: tokio::sync::RwLock::default(),
             outboxes: Mutex::default(),
             doubtful: Mutex::default(),
@@ -116,40 +125,6 @@ impl Home {
     }
 }
 
-/// A commit that is under way: when this is dropped before [`certain`](Self::certain), nobody knows what has become of it.
-pub(super) struct Unsure<'a> {
-    home: &'a Home,
-    queues: BTreeSet<String>,
-}
-
-impl<'a> Unsure<'a> {
-    /// About a commit to one queue.
-    pub(super) fn new(home: &'a Home, queue: &str) -> Self {
-        Self::of_all(home, BTreeSet::from([queue.to_owned()]))
-    }
-
-    /// About a commit to these queues.
-    pub(super) fn of_all(home: &'a Home, queues: BTreeSet<String>) -> Self {
-        Self { home, queues }
-    }
-
-    /// The commit has come about, or never will.
-    pub(super) fn certain(mut self) {
-        self.queues.clear();
-    }
-}
-
-impl Drop for Unsure<'_> {
-    fn drop(&mut self) {
-        if self.queues.is_empty() {
-            return;
-        }
-        self.queues.iter().for_each(|queue| self.home.broker.forget(queue));
-        // The statement may be part of a commit that others of its worker carry out: what a look finds now need not be all.
-        self.home.doubt(std::mem::take(&mut self.queues));
-    }
-}
-
 /// The queues of a data directory, for one worker.
 pub(super) struct Store {
     pub(super) engine: Engine,
@@ -167,6 +142,12 @@ pub(super) enum StoreError {
     /// The database has refused.
     #[error(transparent)]
     Query(#[from] QueryError),
+    /// Others have taken room in a queue: [`Store::with_room`] tries again when they have filled it.
+    #[error("others store messages in the queue")]
+    RoomIsTaken,
+    /// There is no room in a queue. Whoever publishes may try again.
+    #[error("the queue {queue:?} is full: it may have {length_max} messages")]
+    Full { queue: String, length_max: u64 },
 }
 
 impl From<tidegate_rows::ServerError> for StoreError {
@@ -195,6 +176,7 @@ impl Store {
             return Ok(store);
         }
         let home = Home::of(&path).map_err(StoreError::Unavailable)?;
+        *home.limits.lock().unwrap_or_else(PoisonError::into_inner) = config.http_conf(&MODULE).limits();
         let store = Rc::new(Store { engine, home, tables: RefCell::default(), sessions: RefCell::default() });
         STORES.with_borrow_mut(|stores| stores.push((path, store.clone())));
         tokio::task::spawn_local(keeper::keep(store.clone()));
@@ -228,6 +210,7 @@ impl Store {
         };
         let opened = self.tables.borrow().clone();
         if let Some(tables) = opened {
+            self.home.counts.count_first(&mut session).await?;
             return Ok(Open { session, tables });
         }
         let tables = match Tables::open(&mut session) {
@@ -240,6 +223,7 @@ impl Store {
         };
         let tables = Rc::new(tables);
         *self.tables.borrow_mut() = Some(tables.clone());
+        self.home.counts.count_first(&mut session).await?;
         Ok(Open { session, tables })
     }
 
@@ -254,6 +238,7 @@ impl Store {
     /// The tables are gone, or other ones.
     pub(super) fn forget_tables(&self) {
         *self.tables.borrow_mut() = None;
+        self.home.counts.forget();
     }
 
     /// Tables may be gone, or other ones: they are opened anew, and queues are looked at anew.

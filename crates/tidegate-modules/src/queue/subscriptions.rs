@@ -16,6 +16,7 @@ use super::{
     answer::Refused,
     gather::bytes,
     message::{NAME_BYTES_MAX, check_name},
+    publish::Target,
     store::{DUPLICATE_KEY, Store, StoreError},
     tables::{DEAD, DELAYED, READY},
 };
@@ -102,11 +103,16 @@ impl Store {
     ///
     /// # Errors
     /// Storage errors.
-    pub(super) async fn targets(&self, held: &Held<'_>, queue: &str) -> Result<Vec<String>, StoreError> {
+    pub(super) async fn targets(&self, held: &Held<'_>, queue: &str) -> Result<Vec<Target>, StoreError> {
         let names = held.of(queue);
         let is_kept = names.is_empty() || !self.settings(queue).await?.subscribers_only;
         let own = is_kept.then(|| queue.to_owned());
-        Ok(own.into_iter().chain(names.iter().map(|name| format!("{queue}{SEPARATOR}{name}"))).collect())
+        let mut targets = Vec::with_capacity(names.len() + 1);
+        for queue in own.into_iter().chain(names.iter().map(|name| format!("{queue}{SEPARATOR}{name}"))) {
+            let limits = self.limits(&queue).await?;
+            targets.push(Target { queue, limits });
+        }
+        Ok(targets)
     }
 
     /// Whether messages may be pulled from a queue: it is a plain one, or a subscription's that there is.

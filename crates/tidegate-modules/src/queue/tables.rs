@@ -57,7 +57,10 @@ CREATE TABLE IF NOT EXISTS tidegate_queue.queues (
   name VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY,
   attempts_max INT UNSIGNED NOT NULL DEFAULT 0,
   is_paused TINYINT UNSIGNED NOT NULL DEFAULT 0,
-  subscribers_only TINYINT UNSIGNED NOT NULL DEFAULT 0
+  subscribers_only TINYINT UNSIGNED NOT NULL DEFAULT 0,
+  length_max BIGINT UNSIGNED NULL,
+  age_max_ms BIGINT UNSIGNED NULL,
+  overflow ENUM('reject', 'drop_oldest', 'dead_letter') NULL
 );
 CREATE TABLE IF NOT EXISTS tidegate_queue.subscriptions (
   queue VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
@@ -93,6 +96,9 @@ CREATE TABLE IF NOT EXISTS tidegate_queue.outboxes (
 /// has kept from being carried out follow at the next start.
 pub(super) const UPGRADE: &str = "\
 ALTER TABLE tidegate_queue.queues ADD COLUMN IF NOT EXISTS subscribers_only TINYINT UNSIGNED NOT NULL DEFAULT 0;
+ALTER TABLE tidegate_queue.queues ADD COLUMN IF NOT EXISTS length_max BIGINT UNSIGNED NULL;
+ALTER TABLE tidegate_queue.queues ADD COLUMN IF NOT EXISTS age_max_ms BIGINT UNSIGNED NULL;
+ALTER TABLE tidegate_queue.queues ADD COLUMN IF NOT EXISTS overflow ENUM('reject', 'drop_oldest', 'dead_letter') NULL;
 ALTER TABLE tidegate_queue.messages ADD COLUMN IF NOT EXISTS result_ms BIGINT UNSIGNED NULL;";
 
 /// The table, by the indexes and columns that requests need.
@@ -104,15 +110,21 @@ pub(super) struct Tables {
     pub(super) read: OpenTable,
     /// The order of messages: priority, id; filters queue, state.
     pub(super) next: OpenTable,
-    /// What a failure changes: state, due_ms, attempts, reason, unique_key, expires_ms.
+    /// What a failure changes: state, due_ms, attempts, reason, unique_key, expires_ms; filter state.
     pub(super) fail: OpenTable,
+    /// The end of a message: state, priority, queue; filter state.
+    pub(super) end: OpenTable,
+    /// What a time that has come changes: state, due_ms; filter state.
+    pub(super) wake: OpenTable,
+    /// What a message's death changes that nobody has: state, priority, due_ms, reason, unique_key, expires_ms.
+    pub(super) die: OpenTable,
     /// Messages that wait for their time: due_ms, id, queue, priority.
     pub(super) due: OpenTable,
-    /// Messages that are of no use after a time: expires_ms, id, queue, priority.
+    /// Messages that are of no use after a time: expires_ms, id, queue, priority, published_ms.
     pub(super) expires: OpenTable,
     /// By unique keys: id.
     pub(super) by_unique_key: OpenTable,
-    /// Settings of queues: name, attempts_max, is_paused, subscribers_only.
+    /// Settings of queues: name, attempts_max, is_paused, subscribers_only, length_max, age_max_ms, overflow.
     pub(super) queues: OpenTable,
     /// Subscriptions: queue, name.
     pub(super) subscriptions: OpenTable,
@@ -161,16 +173,22 @@ impl Tables {
         ];
         let wanted = ["id", "queue", "state", "priority", "published_ms", "expires_ms", "attempts", "headers", "body"];
         let schedule = ["queue", "name", "cron", "zone", "priority", "ttl_ms", "next_ms", "body"];
+        let settings =
+            ["name", "attempts_max", "is_paused", "subscribers_only", "length_max", "age_max_ms", "overflow"];
+        let die = ["state", "priority", "due_ms", "reason", "unique_key", "expires_ms"];
         let fail = ["state", "due_ms", "attempts", "reason", "unique_key", "expires_ms"];
         Ok(Tables {
             publish: open("messages", "PRIMARY", &new, &[])?,
             read: open("messages", "PRIMARY", &wanted, &[])?,
             next: open("messages", "next", &["priority", "id"], &["queue", "state"])?,
-            fail: open("messages", "PRIMARY", &fail, &[])?,
+            fail: open("messages", "PRIMARY", &fail, &["state"])?,
+            end: open("messages", "PRIMARY", &["state", "priority", "queue"], &["state"])?,
+            wake: open("messages", "PRIMARY", &["state", "due_ms"], &["state"])?,
+            die: open("messages", "PRIMARY", &die, &[])?,
             due: open("messages", "due", &["due_ms", "id", "queue", "priority"], &[])?,
-            expires: open("messages", "expires", &["expires_ms", "id", "queue", "priority"], &[])?,
+            expires: open("messages", "expires", &["expires_ms", "id", "queue", "priority", "published_ms"], &[])?,
             by_unique_key: open("messages", "unique_key", &["id"], &[])?,
-            queues: open(SETTINGS, "PRIMARY", &["name", "attempts_max", "is_paused", "subscribers_only"], &[])?,
+            queues: open(SETTINGS, "PRIMARY", &settings, &[])?,
             subscriptions: open(SUBSCRIPTIONS, "PRIMARY", &["queue", "name"], &[])?,
             schedules: open(SCHEDULES, "PRIMARY", &schedule, &[])?,
             schedules_next: open(SCHEDULES, "next", &schedule, &[])?,

@@ -157,9 +157,15 @@ fn ends_with_line(file: &mut File) -> io::Result<bool> {
 
 /// How many messages wait, if that can be told.
 fn waiting(client: &mut Client, queue: &str) -> Option<u64> {
-    let sql =
-        format!("SELECT COUNT(*) FROM tidegate_queue.messages WHERE queue = {} AND state = 0", super::quoted(queue));
-    client.rows(&sql).ok()?.first()?.first()?.parse().ok()
+    let mut count = Some(0);
+    let told = client.queue(&json!({ "do": "list" }), |told| {
+        let told: Value = serde_json::from_slice(told).unwrap_or_default();
+        if told["queue"] == queue {
+            count = told["waiting"].as_u64();
+        }
+        Ok(())
+    });
+    told.ok().and(count)
 }
 
 /// A count on the terminal.

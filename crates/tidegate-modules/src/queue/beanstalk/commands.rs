@@ -61,6 +61,8 @@ impl Desk<'_> {
                     self.client.common.counters.jobs_total.fetch_add(1, Ordering::Relaxed);
                     self.say_text(&format!("INSERTED {id}\r\n"));
                 }
+                // As beanstalkd answers when there is no room for a job.
+                Some(Err(StoreError::Full { .. })) => self.say(answer::OUT_OF_MEMORY),
                 Some(Err(error)) => {
                     super::port::complain(error);
                     self.say(answer::INTERNAL_ERROR);
@@ -106,7 +108,7 @@ impl Desk<'_> {
     async fn delete_free(&mut self, id: u64) -> Result<bool, StoreError> {
         let Some(job) = self.store.read_job(id, false).await? else { return Ok(false) };
         let Some(lease) = self.store.broker().claim(&job.tube, job.place, CLAIM_MS) else { return Ok(false) };
-        let was_there = self.store.delete_job(id).await?;
+        let was_there = self.store.delete_job(&job.tube, id).await?;
         lease.gone();
         if was_there && let Some(tube) = self.client.common.known(&job.tube) {
             tube.deletes.fetch_add(1, Ordering::Relaxed);
@@ -116,6 +118,8 @@ impl Desk<'_> {
 
     /// Carries out a command that stands for itself.
     pub(super) async fn carry_out(&mut self, command: &Command<'_>) -> Result<(), StoreError> {
+        // Whoever opens the tables first counts the jobs.
+        self.store.give_back(self.store.open().await?);
         match *command {
             Command::ReserveJob(id) => self.reserve_job(id).await?,
             Command::Release { id, priority, delay_s } => self.release(id, priority, delay_s).await?,
@@ -131,24 +135,24 @@ impl Desk<'_> {
             Command::Kick(count) => self.kick(count).await?,
             Command::KickJob(id) => self.kick_job(id).await?,
             Command::StatsJob(id) => self.stats_job(id).await?,
-            Command::StatsTube(name) => match self.exists(name).await? {
+            Command::StatsTube(name) => match self.exists(name) {
                 true => {
                     let tube = self.client.common.known(name);
-                    let text = stats::of_tube(self.store, name, tube.as_deref()).await?;
+                    let text = stats::of_tube(self.store, name, tube.as_deref());
                     write_text(&text, self.output);
                 }
                 false => self.say(answer::NOT_FOUND),
             },
             Command::Stats => {
-                let text = stats::general(self.store, &self.client.common, self.settings).await?;
+                let text = stats::general(self.store, &self.client.common, self.settings);
                 write_text(&text, self.output);
             }
             Command::ListTubes => {
-                let mut names = self.store.tubes_with_jobs().await?;
-                names.extend(self.client.common.names_in_use());
+                let mut names = self.client.common.names_in_use();
+                names.extend(self.store.home.counts.queues().into_iter().map(|(name, _)| name));
                 self.list(names.iter().map(String::as_str));
             }
-            Command::PauseTube { tube, delay_s } => self.pause(tube, delay_s).await?,
+            Command::PauseTube { tube, delay_s } => self.pause(tube, delay_s),
             _ => self.of_client(command),
         }
         Ok(())
@@ -203,9 +207,9 @@ impl Desk<'_> {
     }
 
     /// Whether there is a tube of this name.
-    async fn exists(&self, name: &str) -> Result<bool, StoreError> {
+    fn exists(&self, name: &str) -> bool {
         let is_in_use = self.client.common.known(name).is_some_and(|tube| tube.is_in_use());
-        Ok(is_in_use || name == super::tubes::DEFAULT || self.store.has_jobs(name).await?)
+        is_in_use || name == super::tubes::DEFAULT || self.store.home.counts.of(name).total() > 0
     }
 
     async fn reserve_job(&mut self, id: u64) -> Result<(), StoreError> {
@@ -394,16 +398,15 @@ impl Desk<'_> {
         Ok(())
     }
 
-    async fn pause(&mut self, name: &str, delay_s: u32) -> Result<(), StoreError> {
-        if !self.exists(name).await? {
+    fn pause(&mut self, name: &str, delay_s: u32) {
+        if !self.exists(name) {
             self.say(answer::NOT_FOUND);
-            return Ok(());
+            return;
         }
         let tube = self.client.common.tube(name);
         tube.pauses.fetch_add(1, Ordering::Relaxed);
         tube.pause_s.store(delay_s.into(), Ordering::Relaxed);
         self.store.pause_for(name, u64::from(delay_s) * 1000);
         self.say(answer::PAUSED);
-        Ok(())
     }
 }

@@ -1,17 +1,19 @@
 //! Jobs in the store: put, read, changed.
 
-use std::{cell::Cell, collections::BTreeSet};
+use std::cell::Cell;
 
 use bytes::Bytes;
 use tidegate_net::clock;
 use tidegate_queue::Place;
 use tidegate_rows::{Column, Execute, Flow, Param, QueryError, Sink, SinkClosed, Statement, Summary, Value};
-use tidegate_sql::table::{Answer, Answers, Comparison, Each, OnDuplicate, Request, Revise, Revision, Rows};
+use tidegate_sql::table::{Answer, Answers, Each, OnDuplicate, Request, Revise, Revision, Rows};
 
 use crate::queue::{
+    counts::{Excess, Spot},
     gather::{Gather, bytes, number},
+    limits::spot_of,
     message::NewMessage,
-    store::{Store, StoreError, Unsure},
+    store::{Store, StoreError},
     tables::{DEAD, DELAYED, READY},
 };
 
@@ -24,7 +26,23 @@ pub(super) struct NewJob<'a> {
     pub(super) body: &'a [u8],
 }
 
-impl NewJob<'_> {
+impl<'a> NewJob<'a> {
+    /// The row of a job that is put now.
+    fn row(&self, tube: &'a str, now_ms: u64, ttl_ms: Option<u64>) -> [Value<'a>; 8] {
+        let later = |ms: Option<u64>| ms.map_or(Value::Null, |ms| Value::Uint(now_ms.saturating_add(ms)));
+        let delay_ms = Some(self.delay_ms).filter(|ms| *ms > 0);
+        [
+            Value::Bytes(tube.as_bytes()),
+            Value::Int(if delay_ms.is_some() { DELAYED } else { READY }),
+            Value::Uint(self.priority.into()),
+            Value::Uint(now_ms),
+            later(delay_ms),
+            later(ttl_ms),
+            Value::Uint(self.ttr_ms),
+            Value::Bytes(self.body),
+        ]
+    }
+
     fn message(&self) -> NewMessage {
         NewMessage {
             priority: self.priority,
@@ -102,11 +120,13 @@ pub(super) enum After {
 pub(super) struct Turn {
     deed: Deed,
     after: Cell<After>,
+    /// Where the job was, and where it is now.
+    moved: Cell<Option<(Spot, Spot)>>,
 }
 
 impl Turn {
     fn new(deed: Deed) -> Self {
-        Turn { deed, after: Cell::new(After::Nowhere) }
+        Turn { deed, after: Cell::new(After::Nowhere), moved: Cell::new(None) }
     }
 
     /// The state from `state`; `None` where the deed cannot be done.
@@ -127,6 +147,7 @@ impl Turn {
 impl Revise for Turn {
     fn revise(&self, old: Option<&[Param]>) -> Revision {
         self.after.set(After::Nowhere);
+        self.moved.set(None);
         let Some(old) = old else { return Revision::Keep };
         let at = |column: usize| number(old.get(column));
         let plus = |column: usize, more: bool| Param::Uint((at(column) + u64::from(more)).min(u32::MAX.into()));
@@ -141,6 +162,8 @@ impl Revise for Turn {
             Deed::Kick | Deed::Reserve => (at(1), None),
         };
         let kept = |column: usize| old.get(column).cloned().unwrap_or(Param::Null);
+        let to = u32::try_from(priority).ok().map(|priority| Spot { state, priority });
+        self.moved.set(spot_of(old).zip(to));
         Revision::Put(vec![
             Param::Int(state),
             Param::Uint(priority),
@@ -159,7 +182,7 @@ impl Revise for Turn {
 #[derive(Default)]
 struct Numbers {
     last: u64,
-    of_each: Vec<Result<u64, QueryError>>,
+    of_each: Vec<Result<u64, StoreError>>,
 }
 
 impl Sink for Numbers {
@@ -179,7 +202,7 @@ impl Sink for Numbers {
 
 impl Answers for Numbers {
     fn ended(&mut self, result: Result<(), QueryError>) {
-        self.of_each.push(result.map(|()| self.last));
+        self.of_each.push(result.map(|()| self.last).map_err(StoreError::Query));
     }
 }
 
@@ -192,44 +215,60 @@ impl Store {
         &self,
         tube: &'a str,
         jobs: &[NewJob<'a>],
-    ) -> Result<Vec<Result<u64, QueryError>>, StoreError> {
+    ) -> Result<Vec<Result<u64, StoreError>>, StoreError> {
         let held = self.subscriptions().await?;
+        let limits = self.limits(tube).await?;
         if !held.of(tube).is_empty() {
             drop(held);
-            let messages: Vec<NewMessage> = jobs.iter().map(NewJob::message).collect();
-            return Ok(self.publish_now(tube, &messages).await?.into_iter().map(|put| Ok(put.number())).collect());
+            return Ok(self.publish_jobs(tube, jobs).await);
         }
         let mut open = self.open().await?;
+        let mut changing = self.changing([tube]).await;
+        if changing.take_room(tube, jobs.len() as u64, &limits) != Excess::default() {
+            changing.nothing();
+            drop(held);
+            return Ok(self.publish_jobs(tube, jobs).await);
+        }
         let now_ms = clock::now_ms();
-        let row = |job: &NewJob<'a>| {
-            let is_delayed = job.delay_ms > 0;
-            [
-                Value::Bytes(tube.as_bytes()),
-                Value::Int(if is_delayed { DELAYED } else { READY }),
-                Value::Uint(job.priority.into()),
-                Value::Uint(now_ms),
-                if is_delayed { Value::Uint(now_ms + job.delay_ms) } else { Value::Null },
-                Value::Uint(job.ttr_ms),
-                Value::Bytes(job.body),
-            ]
-        };
-        let rows: Vec<[Value<'_>; 7]> = jobs.iter().map(row).collect();
+        let rows: Vec<[Value<'_>; 8]> = jobs.iter().map(|job| job.row(tube, now_ms, limits.ttl_ms(None))).collect();
         let tables = open.tables.clone();
         let requests: Vec<_> =
             rows.iter().map(|row| (&tables.jobs.put, Request::Insert(row, OnDuplicate::Fail))).collect();
         let mut numbers = Numbers::default();
-        let unsure = Unsure::new(&self.home, tube);
         open.session.run_requests(&requests, &mut numbers).await;
-        unsure.certain();
+        for (job, _) in jobs.iter().zip(&numbers.of_each).filter(|(_, number)| number.is_ok()) {
+            let state = if job.delay_ms > 0 { DELAYED } else { READY };
+            changing.moved(tube, None, Some(Spot { state, priority: job.priority }));
+        }
+        // Nobody knows of a commit whose end is an error.
+        if numbers.of_each.iter().all(Result::is_ok) {
+            changing.certain();
+        } else {
+            drop(changing);
+        }
         self.give_back(open);
         for (job, number) in jobs.iter().zip(&numbers.of_each) {
             match number {
                 Ok(id) if job.delay_ms == 0 => self.broker().waits(tube, Place { priority: job.priority, id: *id }),
                 Ok(_) => self.home.due_changed.notify_one(),
-                Err(error) => self.doubt(error),
+                Err(StoreError::Query(error)) => self.doubt(error),
+                Err(_) => {}
             }
         }
+        if limits.ttl_ms(None).is_some() {
+            self.home.due_changed.notify_one();
+        }
         Ok(numbers.of_each)
+    }
+
+    /// Stores jobs where others have to make room for them, or subscribers get them: one after the other.
+    async fn publish_jobs(&self, tube: &str, jobs: &[NewJob<'_>]) -> Vec<Result<u64, StoreError>> {
+        let mut numbers = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            let published = self.publish_now(tube, &[job.message()]).await;
+            numbers.push(published.map(|published| published.first().map_or(0, |put| put.number())));
+        }
+        numbers
     }
 
     /// Reads jobs, whatever their state, in no particular order.
@@ -271,9 +310,12 @@ impl Store {
         let tables = open.tables.clone();
         let requests: Vec<_> =
             turns.iter().map(|(key, turn)| (&tables.jobs.turn, Request::Revise(Rows::with_key(key), turn))).collect();
-        let unsure = Unsure::new(&self.home, tube);
+        let mut changing = self.changing([tube]).await;
         self.carry_out(open, &requests).await?;
-        unsure.certain();
+        for (from, to) in turns.iter().filter_map(|(_, turn)| turn.moved.get()) {
+            changing.moved(tube, Some(from), Some(to));
+        }
+        changing.certain();
         self.home.waiters.tell(ids.iter().copied());
         Ok(turns.iter().map(|(_, turn)| turn.after.get()).collect())
     }
@@ -282,14 +324,17 @@ impl Store {
     ///
     /// # Errors
     /// Storage errors.
-    pub(super) async fn delete_job(&self, id: u64) -> Result<bool, StoreError> {
+    pub(super) async fn delete_job(&self, tube: &str, id: u64) -> Result<bool, StoreError> {
         let key = [Value::Uint(id)];
         let open = self.open().await?;
         let tables = open.tables.clone();
-        let delete = Request::Delete(Rows::with_key(&key), Answer::Number);
-        let deleted = self.carry_out(open, &[(&tables.jobs.facts, delete)]).await?.changed()?;
+        let mut changing = self.changing([tube]).await;
+        let delete = Request::Delete(Rows::with_key(&key), Answer::OldRows);
+        let deleted = self.carry_out(open, &[(&tables.end, delete)]).await?.rows;
+        deleted.iter().for_each(|row| changing.moved(tube, spot_of(row), None));
+        changing.certain();
         self.home.waiters.tell([id]);
-        Ok(deleted > 0)
+        Ok(!deleted.is_empty())
     }
 
     /// Delayed jobs of a tube, those first whose time comes first. Looks at all of them.
@@ -320,36 +365,5 @@ impl Store {
         open.session.execute(Statement { sql: sql.as_bytes(), params }, &mut found).await?;
         self.give_back(open);
         Ok(found.rows)
-    }
-
-    /// Whether there is a job in the tube.
-    ///
-    /// # Errors
-    /// Storage errors.
-    pub(super) async fn has_jobs(&self, tube: &str) -> Result<bool, StoreError> {
-        let key = [Value::Bytes(tube.as_bytes())];
-        let rows = Rows { limit: 1, ..Rows::with_key(&key) };
-        let open = self.open().await?;
-        let tables = open.tables.clone();
-        Ok(!self.carry_out(open, &[(&tables.jobs.names, Request::Find(rows))]).await?.rows.is_empty())
-    }
-
-    /// The names of all tubes with jobs: a look for each, however many jobs there are.
-    ///
-    /// # Errors
-    /// Storage errors.
-    pub(super) async fn tubes_with_jobs(&self) -> Result<BTreeSet<String>, StoreError> {
-        let mut names = BTreeSet::new();
-        let mut last = Bytes::new();
-        loop {
-            let key = [Value::Bytes(&last)];
-            let rows = Rows { limit: 1, ..Rows::new(Comparison::Greater, &key) };
-            let open = self.open().await?;
-            let tables = open.tables.clone();
-            let found = self.carry_out(open, &[(&tables.jobs.names, Request::Find(rows))]).await?;
-            let Some(name) = found.rows.first().and_then(|row| bytes(row.first())) else { return Ok(names) };
-            names.insert(String::from_utf8_lossy(&name).into_owned());
-            last = name;
-        }
     }
 }

@@ -18,16 +18,11 @@ use super::{
 use crate::{
     database::beanstalk::Settings,
     queue::{
-        gather::number,
-        store::{Store, StoreError},
-        tables::{DEAD, DELAYED, READY},
+        counts::URGENT_BELOW,
+        store::Store,
+        tables::{DEAD, DELAYED},
     },
 };
-
-/// Ready jobs of a smaller priority are urgent.
-///
-/// Source: beanstalkd, `doc/protocol.txt`, `current-jobs-urgent`.
-const URGENT_BELOW: u32 = 1024;
 
 /// The commands that are counted, in the order in which they are told.
 const COMMANDS: [&str; 21] = [
@@ -129,27 +124,19 @@ struct Counted {
 }
 
 impl Counted {
-    /// Counts the jobs of a tube, or of all. Looks at all of them.
-    async fn of(store: &Store, tube: Option<&str>) -> Result<Self, StoreError> {
-        let filter = if tube.is_some() { "WHERE queue = ?" } else { "" };
-        let sql = format!(
-            "SELECT state, COUNT(*), CAST(SUM(priority < {URGENT_BELOW}) AS UNSIGNED) FROM tidegate_queue.messages {filter} \
-             GROUP BY state"
-        );
-        let rows = store.ask(&sql, tube.unwrap_or_default()).await?;
-        let of = |state: i64, column: usize| {
-            let row = rows.iter().find(|row| number(row.first()) == state.unsigned_abs());
-            row.map_or(0, |row| number(row.get(column)))
-        };
+    /// The jobs of a tube, or of all. Looks at those only that clients have.
+    fn of(store: &Store, tube: Option<&str>) -> Self {
+        let counts = &store.home.counts;
+        let count = tube.map_or_else(|| counts.of_all(), |tube| counts.of(tube));
         let (reserved, urgent) = store.broker().leased_below(tube, URGENT_BELOW);
         let (reserved, urgent) = (reserved as u64, urgent as u64);
-        Ok(Counted {
-            urgent: of(READY, 2).saturating_sub(urgent),
-            ready: of(READY, 1).saturating_sub(reserved),
+        Counted {
+            urgent: count.urgent.saturating_sub(urgent),
+            ready: count.ready.saturating_sub(reserved),
             reserved,
-            delayed: of(DELAYED, 1),
-            buried: of(DEAD, 1),
-        })
+            delayed: count.delayed,
+            buried: count.dead,
+        }
     }
 
     fn write(&self, out: &mut String) {
@@ -172,14 +159,11 @@ fn load(counter: &AtomicU64) -> u64 {
 }
 
 /// The answer to `stats`.
-///
-/// # Errors
-/// Storage errors.
-pub(super) async fn general(store: &Store, common: &Common, settings: Settings) -> Result<String, StoreError> {
+pub(super) fn general(store: &Store, common: &Common, settings: Settings) -> String {
     let counters = &common.counters;
-    let counted = Counted::of(store, None).await?;
-    let mut tubes = store.tubes_with_jobs().await?;
-    tubes.extend(common.names_in_use());
+    let counted = Counted::of(store, None);
+    let mut tubes = common.names_in_use();
+    tubes.extend(store.home.counts.queues().into_iter().map(|(name, _)| name));
     let mut out = "---\n".to_owned();
     counted.write(&mut out);
     for (name, count) in COMMANDS.iter().zip(&counters.commands) {
@@ -196,7 +180,7 @@ pub(super) async fn general(store: &Store, common: &Common, settings: Settings) 
     line(&mut out, "current-waiting", load(&counters.waiting));
     line(&mut out, "total-connections", load(&counters.connections_total));
     process(&mut out, counters, settings);
-    Ok(out)
+    out
 }
 
 /// What is told of the process and the machine.
@@ -234,11 +218,8 @@ fn process(out: &mut String, counters: &Counters, settings: Settings) {
 }
 
 /// The answer to `stats-tube`.
-///
-/// # Errors
-/// Storage errors.
-pub(super) async fn of_tube(store: &Store, name: &str, tube: Option<&Tube>) -> Result<String, StoreError> {
-    let counted = Counted::of(store, Some(name)).await?;
+pub(super) fn of_tube(store: &Store, name: &str, tube: Option<&Tube>) -> String {
+    let counted = Counted::of(store, Some(name));
     let count = |counter: fn(&Tube) -> u64| tube.map_or(0, counter);
     let pause_left_ms = store.home.pauses.left_ms(name);
     let mut out = "---\n".to_owned();
@@ -252,7 +233,7 @@ pub(super) async fn of_tube(store: &Store, name: &str, tube: Option<&Tube>) -> R
     line(&mut out, "cmd-pause-tube", count(|tube| load(&tube.pauses)));
     line(&mut out, "pause", if pause_left_ms > 0 { count(|tube| load(&tube.pause_s)) } else { 0 });
     line(&mut out, "pause-time-left", pause_left_ms / 1000);
-    Ok(out)
+    out
 }
 
 /// The answer to `stats-job`.

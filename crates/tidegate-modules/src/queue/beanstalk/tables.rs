@@ -10,7 +10,7 @@ use crate::queue::tables::SCHEMA;
 
 /// The table of messages, by the columns that jobs need.
 pub(in crate::queue) struct JobTables {
-    /// Columns of a new job: queue, state, priority, published_ms, due_ms, lease_ms, body.
+    /// Columns of a new job: queue, state, priority, published_ms, due_ms, expires_ms, lease_ms, body.
     pub(super) put: OpenTable,
     /// A job: id, queue, state, priority, published_ms, due_ms, expires_ms, attempts, lease_ms, releases, burials, kicks, body.
     pub(super) job: OpenTable,
@@ -18,8 +18,6 @@ pub(in crate::queue) struct JobTables {
     pub(super) facts: OpenTable,
     /// What commands change: state, priority, due_ms, attempts, unique_key, releases, burials, kicks.
     pub(super) turn: OpenTable,
-    /// Tubes in their order: queue.
-    pub(super) names: OpenTable,
 }
 
 impl JobTables {
@@ -32,7 +30,7 @@ impl JobTables {
             let strictness = Strictness::Exact;
             session.open_table(&Opening { schema: SCHEMA, table: "messages", index, columns, filters: &[], strictness })
         };
-        let put = ["queue", "state", "priority", "published_ms", "due_ms", "lease_ms", "body"];
+        let put = ["queue", "state", "priority", "published_ms", "due_ms", "expires_ms", "lease_ms", "body"];
         let turn = ["state", "priority", "due_ms", "attempts", "unique_key", "releases", "burials", "kicks"];
         let job = [
             "id",
@@ -54,7 +52,6 @@ impl JobTables {
             job: open("PRIMARY", &job)?,
             facts: open("PRIMARY", &job[..job.len() - 1])?,
             turn: open("PRIMARY", &turn)?,
-            names: open("next", &["queue"])?,
         })
     }
 }
