@@ -226,8 +226,8 @@ impl Broker {
                 }
                 state.last_lease = state.last_lease.wrapping_add(1);
                 let deadline_ms = now.saturating_add(waiter.lease_ms);
-                let held =
-                    Held { number: state.last_lease, queue: name.clone(), place, deadline_ms, is_settling: false };
+                let number = state.last_lease;
+                let held = Held { number, queue: name.clone(), place, deadline_ms, is_settling: false, hands: None };
                 state.leases.insert(place.id, held);
                 self.limit(&mut state.deadlines, deadline_ms, place.id);
                 grants.push(Grant { place, number: state.last_lease });
@@ -284,6 +284,9 @@ impl State {
     pub(crate) fn end_lease(&mut self, message: u64, waits: bool) -> Option<Arc<str>> {
         let held = self.leases.remove(&message)?;
         self.deadlines.remove(&(held.deadline_ms, message));
+        if let Some(hands) = &held.hands {
+            hands.let_go();
+        }
         let queue = self.queue(&held.queue);
         queue.leased -= 1;
         if waits {

@@ -4,6 +4,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use crate::{
     broker::{Broker, State},
+    hands::Hands,
     window::Place,
 };
 
@@ -16,6 +17,8 @@ pub(crate) struct Held {
     pub(crate) deadline_ms: u64,
     /// It is being settled: its time does not end meanwhile.
     pub(crate) is_settling: bool,
+    /// In whose hands it is, if that consumer wants to know when it is not any more.
+    pub(crate) hands: Option<Arc<Hands>>,
 }
 
 /// What somebody in line was given.
@@ -86,6 +89,22 @@ impl Lease {
     /// What the consumer names the lease by.
     pub fn receipt(&self) -> Receipt {
         Receipt { message: self.place.id, lease: self.number }
+    }
+
+    /// The message is in these hands until it is settled, or its time is over.
+    pub fn put_into(&self, hands: &Arc<Hands>) {
+        let mut state = self.broker.state();
+        if let Some(held) = state.leases.get_mut(&self.place.id).filter(|held| held.number == self.number) {
+            hands.take();
+            if let Some(before) = held.hands.replace(hands.clone()) {
+                before.let_go();
+            }
+        }
+    }
+
+    /// Whether the message is settled, or its time is over.
+    pub fn has_ended(&self) -> bool {
+        self.broker.state().leases.get(&self.place.id).is_none_or(|held| held.number != self.number)
     }
 
     /// The consumer has it until it settles it, or its time is over.
@@ -194,7 +213,9 @@ impl Broker {
         let known = state.queue(&name);
         known.window.remove(place);
         known.leased += 1;
-        state.leases.insert(place.id, Held { number, queue: name, place, deadline_ms, is_settling: false });
+        state
+            .leases
+            .insert(place.id, Held { number, queue: name, place, deadline_ms, is_settling: false, hands: None });
         self.limit(&mut state.deadlines, deadline_ms, place.id);
         Some(Lease::new(self, Grant { place, number }))
     }

@@ -21,16 +21,18 @@
 //! 3. Whoever waits longer is served first.
 //!
 //! This crate knows nothing of SQL, protocols, configuration or the contents of messages. Reading order: [`window`], [`broker`],
-//! [`mod@line`], [`lease`].
+//! [`mod@line`], [`lease`], [`hands`].
 
 #![forbid(unsafe_code)]
 
 pub mod broker;
+pub mod hands;
 pub mod lease;
 pub mod line;
 pub mod window;
 
 pub use broker::{Broker, Counts};
+pub use hands::Hands;
 pub use lease::{Lease, Receipt, Settling};
 pub use line::{InLine, Scan, Turn};
 pub use window::Place;

@@ -4,6 +4,7 @@
 //! POST   NAME               the body is a message                        ?priority= &delay= &ttl= &unique= &result= &wait=
 //! POST   NAME/batch         the body is a list of messages, in JSON
 //! POST   NAME/pull          messages for a consumer                      ?max= &wait= &lease=
+//! GET    NAME/stream        messages as they come, as Server-Sent Events ?prefetch= &lease=
 //! POST   NAME/ack           messages are done; the body is a result     ?receipt= …
 //! POST   NAME/refuse        messages have failed; the body says why      ?receipt= … &delay=
 //! POST   NAME/extend        the consumer needs more time                 ?receipt= … &lease=
@@ -39,6 +40,7 @@ use super::{
     pull, results, schedules,
     settle::REASON_BYTES_MAX,
     store::Store,
+    stream,
     subscriptions::check_pulled_name,
 };
 
@@ -101,6 +103,7 @@ async fn answer(req: &Rc<Request>, skip: usize) -> Result<Step, Failure> {
         (Method::Post, "") => publish(call).await,
         (Method::Post, "batch") => publish_batch(call).await,
         (Method::Post, "pull") => pull::pull(call).await,
+        (Method::Get | Method::Head, "stream") => stream::stream(call).await,
         (Method::Post, "ack") => acknowledge(call).await,
         (Method::Post, "refuse") => refuse(call).await,
         (Method::Post, "extend") => extend(call).await,
@@ -118,7 +121,7 @@ async fn answer(req: &Rc<Request>, skip: usize) -> Result<Step, Failure> {
         (Method::Delete, "schedules") => schedules::remove(call).await,
         (
             _,
-            "schedules" | "subscriptions" | "" | "batch" | "pull" | "ack" | "refuse" | "extend" | "dead"
+            "schedules" | "subscriptions" | "" | "batch" | "pull" | "stream" | "ack" | "refuse" | "extend" | "dead"
             | "dead/resend",
         ) => Err(Refused::with(405, "another method is needed").into()),
         _ => Err(Refused::with(404, format!("a queue has no {action:?}")).into()),

@@ -2,7 +2,7 @@
 //!
 //! Messages are rows of the schema `tidegate_queue` ([`tables`]); who has which is known to [`tidegate_queue::Broker`], once for
 //! all workers. [`store`] brings both together: [`publish`] and [`settle`] change rows and tell the broker, [`keeper`] looks after
-//! time, [`counts`] tells how many messages there are, and [`limits`] how many there may be. [`api`] is HTTP, [`pull`] what waits for messages there, [`admin`] what looks at whole queues. [`subscriptions`] copies
+//! time, [`counts`] tells how many messages there are, and [`limits`] how many there may be. [`api`] is HTTP, [`pull`] and [`stream`] what waits for messages there, [`admin`] what looks at whole queues. [`subscriptions`] copies
 //! messages to all who want them, [`results`] keeps what has become of them. [`outbox`] takes messages that SQL has published with an application's own rows.
 //! [`scripts`] is the queue without HTTP, [`beanstalk`] another protocol, [`nq`] another API with tables of its own, [`desk`] the
 //! command line's.
@@ -30,6 +30,7 @@ mod scripts;
 mod settings;
 mod settle;
 mod store;
+mod stream;
 mod subscriptions;
 mod tables;
 
