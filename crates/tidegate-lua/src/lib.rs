@@ -17,6 +17,7 @@
 //! | `handshake` | scripts in handshakes with clients |
 //! | `pipe` | child processes of `ngx.pipe` |
 //! | `worker_thread`, `portable` | threads of `ngx.run_worker_thread`, and values that go there |
+//! | [`plain`] | machines with Lua's own library alone, for scripts that no server runs |
 //! | [`shdict`] | the zones of `lua_shared_dict` |
 //! | `socket` | cosockets |
 //! | `mysql` | `resty.mysql` on the native client and the embedded engine |
@@ -37,6 +38,7 @@ pub mod error;
 pub mod function;
 pub mod host;
 pub mod phase;
+pub mod plain;
 pub mod scheduler;
 pub mod set_by_lua;
 pub mod settings;

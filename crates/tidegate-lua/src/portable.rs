@@ -13,7 +13,7 @@ const DEPTH_MAX: u32 = 100;
 
 /// A value outside of any virtual machine.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Value {
+pub enum Value {
     /// `nil`
     Nil,
     /// `true` or `false`
@@ -33,7 +33,7 @@ impl Value {
     ///
     /// # Errors
     /// lua-nginx-module's words for what cannot be copied; ours for what is too much.
-    pub(crate) fn copy(lua: &mut Lua, index: i32) -> Result<Value, &'static str> {
+    pub fn copy(lua: &mut Lua, index: i32) -> Result<Value, &'static str> {
         Copier { bytes: 0 }.copy(lua, index, 0)
     }
 
@@ -41,7 +41,7 @@ impl Value {
     ///
     /// # Errors
     /// When the stack is full.
-    pub(crate) fn push(&self, lua: &mut Lua) -> Result<(), LuaError> {
+    pub fn push(&self, lua: &mut Lua) -> Result<(), LuaError> {
         lua.reserve(4)?;
         match self {
             Value::Nil => lua.push_nil(),

@@ -15,7 +15,7 @@ struct Command {
     run: fn(&[OsString]) -> i32,
 }
 
-const COMMANDS: [Command; 6] = [
+const COMMANDS: [Command; 7] = [
     Command {
         name: "demo",
         arguments: "[DIRECTORY]",
@@ -50,6 +50,13 @@ const COMMANDS: [Command; 6] = [
         doc: "work on the embedded database; sql --help tells more",
         help: "",
         run: crate::sql::run,
+    },
+    Command {
+        name: "load",
+        arguments: "[OPTIONS] URL",
+        doc: "load an HTTP server and measure it; load --help tells more",
+        help: "",
+        run: tidegate_load::run,
     },
     Command {
         name: "queue",
