@@ -5,8 +5,9 @@
 //!
 //! Reading order: [`definition`] reads `bench/*.bench`; [`server`] starts one contestant; [`load`] and [`cpu`] measure
 //! requests, [`special`], [`scripts`], [`database`] and [`statements`] the other figures; [`report`] writes `bench/results/`.
+//! [`against`] compares two commits.
 
-mod cpu;
+mod against;
 mod crowd;
 mod database;
 mod definition;
@@ -33,6 +34,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
+use tidegate_report::usage as cpu;
 
 pub(crate) use definition::smoke_blocks;
 
@@ -56,6 +58,15 @@ pub(crate) struct Options {
     /// An older binary of ours, for the benchmarks that compare with it; without it these are left out
     #[arg(long)]
     former: Option<PathBuf>,
+    /// Compares this tree's last commit with another one: builds both, and says which works changed by more than their spread
+    #[arg(long, value_name = "COMMIT", conflicts_with_all = ["binary", "former", "only_ours"])]
+    against: Option<String>,
+    /// With --against: a commit in the place of this tree's last one
+    #[arg(long, value_name = "COMMIT", requires = "against", default_value = "HEAD")]
+    of: String,
+    /// With --against: where the page goes, for instance bench/results/release-0.2.0.md
+    #[arg(long, value_name = "FILE", requires = "against")]
+    page: Option<PathBuf>,
     /// Measures only ours
     #[arg(long)]
     only_ours: bool,
@@ -70,6 +81,9 @@ pub(crate) struct Options {
 /// When something cannot be built or started.
 pub(crate) fn run(options: &Options) -> Result<bool, String> {
     install::benchmarks()?;
+    if let Some(commit) = &options.against {
+        return against::run(options, commit);
+    }
     let contestants = contestants(options)?;
     let mut is_good = true;
     let mut found = false;
@@ -122,6 +136,9 @@ pub(crate) fn train(binary: PathBuf) -> Result<(), String> {
         binary: None,
         lua_lib: None,
         former: None,
+        against: None,
+        of: String::new(),
+        page: None,
         only_ours: true,
         dry: true,
     };
@@ -163,15 +180,21 @@ fn build_release() -> Result<PathBuf, String> {
     Ok(paths::target().join("release/tidegate"))
 }
 
+/// What the services and the options say in configurations.
+fn vars(options: &Options, running: &services::Running) -> Vars {
+    let mut vars = running.vars();
+    let dirs = options.lua_lib.iter().flat_map(env::split_paths);
+    let patterns: Vec<String> = dirs.map(|dir| format!("{}/?.lua", dir.display())).collect();
+    vars.set("TEST_LUA_PATH", patterns.join(";"));
+    vars
+}
+
 fn measure(bench: &Bench, options: &Options, contestants: &[Contestant]) -> Result<Row, String> {
     let is_in = |contestant: &&Contestant| contestant.is_in(bench.against);
     let contestants: Vec<Contestant> = contestants.iter().filter(is_in).cloned().collect();
     let contestants = contestants.as_slice();
     let running = services::start(&bench.services)?;
-    let mut vars: Vars = running.vars();
-    let dirs = options.lua_lib.iter().flat_map(env::split_paths);
-    let patterns: Vec<String> = dirs.map(|dir| format!("{}/?.lua", dir.display())).collect();
-    vars.set("TEST_LUA_PATH", patterns.join(";"));
+    let vars = vars(options, &running);
     let time = Duration::from_secs(options.seconds);
     let mut row = Row::new(bench);
     match bench.kind {

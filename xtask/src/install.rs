@@ -19,6 +19,8 @@ enum Group {
     Tests,
     /// nginx with its modules, and wrk
     Bench,
+    /// Peers of the report that Debian has
+    Report,
     /// The Perl harness of the public suites
     Conformance,
 }
@@ -26,7 +28,7 @@ enum Group {
 /// Something that must be there, and the packages that bring it; the first that apt knows is taken.
 struct Need {
     group: Group,
-    /// A program's name, or the path of a file.
+    /// A program's name, or the path of a file, in which one `*` stands for a version.
     what: &'static str,
     packages: &'static [&'static str],
 }
@@ -57,6 +59,9 @@ const NEEDS: &[Need] = &[
     // Pebble, an authority, and h2spec, a suite for HTTP/2, are Go packages that the tests build.
     need(Group::Tests, "go", &["golang-go"]),
     need(Group::Tests, "ip", &["iproute2"]),
+    // The load of `tidegate report`.
+    need(Group::Tests, "wrk", &["wrk"]),
+    need(Group::Tests, "taskset", &["util-linux"]),
     need(Group::Tests, "/usr/share/lua/5.1/cjson/util.lua", &["lua-cjson"]),
     need(Group::Tests, "/usr/share/lua/5.1/re.lua", &["lua-lpeg"]),
     need(Group::Tests, "/usr/share/lua/5.1/socket.lua", &["lua-socket"]),
@@ -73,6 +78,12 @@ const NEEDS: &[Need] = &[
     need(Group::Bench, "ngx_http_memc_module.so", &["libnginx-mod-http-memc"]),
     need(Group::Bench, "ngx_http_srcache_filter_module.so", &["libnginx-mod-http-srcache-filter"]),
     need(Group::Bench, "/usr/share/lua/5.1/cjson/util.lua", &["lua-cjson"]),
+    need(Group::Report, "/usr/lib/apache2/modules/mod_proxy_fcgi.so", &["apache2-bin"]),
+    need(Group::Report, "/etc/php/*/mods-available/mysqli.ini", &["php-mysql"]),
+    need(Group::Report, "/usr/lib/apache2/modules/libphp*.so", &["libapache2-mod-php"]),
+    need(Group::Report, "node", &["nodejs"]),
+    need(Group::Report, "npm", &["npm"]),
+    need(Group::Report, "python3", &["python3"]),
     need(Group::Conformance, "python3", &["python3"]),
     need(Group::Conformance, "curl", &["curl"]),
     need(Group::Conformance, "openssl", &["openssl"]),
@@ -93,7 +104,9 @@ const NEEDS: &[Need] = &[
 
 impl Need {
     fn is_met(&self) -> bool {
-        if self.what.starts_with('/') {
+        if let Some((before, after)) = self.what.split_once('*') {
+            has_a_version(before, after)
+        } else if self.what.starts_with('/') {
             Path::new(self.what).exists()
         } else if self.what.ends_with(".so") {
             Path::new(MODULES).join(self.what).exists()
@@ -103,12 +116,24 @@ impl Need {
     }
 }
 
+/// Whether there is a file whose path begins and ends so.
+fn has_a_version(before: &str, after: &str) -> bool {
+    let (dir, name) = before.rsplit_once('/').unwrap_or(("", before));
+    let entries = Path::new(dir).read_dir().into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut paths = names.filter(|found| found.starts_with(name)).map(|found| match after.split_once('/') {
+        Some((_, below)) => format!("{dir}/{found}/{below}"),
+        None => format!("{dir}/{found}"),
+    });
+    paths.any(|path| path.ends_with(after) && Path::new(&path).exists())
+}
+
 /// Installs the chosen groups.
 ///
 /// # Errors
 /// When something is missing and cannot be installed; names the packages.
 pub(crate) fn run(options: &Options) -> Result<bool, String> {
-    let all = [Group::Tests, Group::Bench, Group::Conformance];
+    let all = [Group::Tests, Group::Bench, Group::Report, Group::Conformance];
     let groups = if options.groups.is_empty() { &all[..] } else { &options.groups };
     install(groups)?;
     Ok(true)
@@ -128,6 +153,14 @@ pub(crate) fn tests() -> Result<(), String> {
 /// As [`run`].
 pub(crate) fn benchmarks() -> Result<(), String> {
     install(&[Group::Tests, Group::Bench])
+}
+
+/// Installs what `cargo xtask report` compares with.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn report() -> Result<(), String> {
+    install(&[Group::Tests, Group::Bench, Group::Report])
 }
 
 /// Installs what `cargo xtask conformance` needs.
@@ -190,4 +223,23 @@ fn apt_get(is_root: bool, arguments: &[&str]) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("apt-get {} ended with {status}", arguments.join(" ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_with_a_version_in_their_paths() {
+        let scratch = paths::Scratch::new("install", false).unwrap();
+        let dir = scratch.path().display().to_string();
+        std::fs::create_dir_all(scratch.path().join("8.2/mods")).unwrap();
+        std::fs::write(scratch.path().join("8.2/mods/a.ini"), "").unwrap();
+        std::fs::write(scratch.path().join("lib8.2.so"), "").unwrap();
+        for (before, after, expected) in
+            [("/", "/mods/a.ini", true), ("/", "/mods/b.ini", false), ("/lib", ".so", true), ("/lib", ".a", false)]
+        {
+            assert_eq!(has_a_version(&format!("{dir}{before}"), after), expected, "{before}*{after}");
+        }
+    }
 }

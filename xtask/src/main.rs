@@ -1,8 +1,8 @@
-//! The project's own commands: `cargo xtask test`, `bench`, `release`, `conformance`, `crash`, `install`.
+//! The project's own commands: `cargo xtask test`, `bench`, `report`, `release`, `conformance`, `crash`, `install`.
 //!
 //! Reading order: [`mod@test`] is what CI runs; [`cases`] is the end-to-end runner, whose format `docs/testing.md`
 //! describes; [`services`] starts the databases and caches that cases talk to; [`mod@bench`] compares CPU per request with
-//! nginx; [`release`] compiles with a profile of them; [`conformance`] wraps public suites; [`crash`] kills the embedded engine;
+//! nginx; [`mod@report`] draws all stacks beside each other; [`release`] compiles with a profile of them; [`conformance`] wraps public suites; [`crash`] kills the embedded engine;
 //! [`mod@asan`] runs the cases under AddressSanitizer, [`seeds`] makes inputs for fuzzing;
 //! [`install`] is apt, [`links`] checks the pages, [`tools`] calls cargo. Nothing here is linked into the server.
 
@@ -18,6 +18,7 @@ mod paths;
 mod ports;
 mod process;
 mod release;
+mod report;
 mod sections;
 mod seeds;
 mod services;
@@ -41,6 +42,8 @@ enum Command {
     Test(test::Options),
     /// CPU per request beside Debian's nginx, written to bench/results/
     Bench(bench::Options),
+    /// Tidegate beside other stacks, in plots: target/report/
+    Report(report::Options),
     /// Load for servers that speak in lines, HandlerSocket or memcached: rate, CPU time, memory of idle connections
     Lines(bench::lines::Options),
     /// Load for servers that speak beanstalkd's protocol: jobs put, reserved and deleted
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Test(options) => test::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Report(options) => report::run(&options),
         Command::Lines(options) => bench::lines::run(&options),
         Command::Jobs(options) => bench::jobs::run(&options),
         Command::Release => release::run(),

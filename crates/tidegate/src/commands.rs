@@ -15,7 +15,7 @@ struct Command {
     run: fn(&[OsString]) -> i32,
 }
 
-const COMMANDS: [Command; 7] = [
+const COMMANDS: [Command; 8] = [
     Command {
         name: "demo",
         arguments: "[DIRECTORY]",
@@ -64,6 +64,13 @@ const COMMANDS: [Command; 7] = [
         doc: "work with the queues of the embedded database; queue --help tells more",
         help: "",
         run: crate::queue::run,
+    },
+    Command {
+        name: "report",
+        arguments: "[OPTIONS]",
+        doc: "measure this server beside others that are installed here; report --help tells more",
+        help: "",
+        run: crate::report::run,
     },
 ];
 

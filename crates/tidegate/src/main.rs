@@ -28,6 +28,7 @@ mod pid_file;
 mod privileges;
 mod queue;
 mod reference;
+mod report;
 mod server_process;
 mod signals;
 mod sql;

@@ -10,16 +10,9 @@ use nix::unistd::Pid;
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
+use tidegate_report::load::wrk;
 
-/// What wrk or h2load found.
-#[derive(Debug, Default, Clone, PartialEq)]
-pub(super) struct Load {
-    pub(super) requests: u64,
-    pub(super) per_second: f64,
-    pub(super) p99_us: f64,
-    /// Errors of the socket and responses other than 2xx and 3xx.
-    pub(super) failed: u64,
-}
+pub(super) use tidegate_report::load::Load;
 
 /// One round of one contestant.
 #[derive(Debug, Clone, Default)]
@@ -39,6 +32,22 @@ pub(super) fn compare(
     counted: &[Pid],
     row: &mut Row,
 ) -> Result<(), String> {
+    let mut samples = interleaved(bench, vars, contestants, rounds, time, counted)?;
+    for (contestant, samples) in contestants.iter().zip(&mut samples) {
+        row.add(contestant.name, lower_quartile(samples));
+    }
+    Ok(())
+}
+
+/// All rounds of all contestants, which take turns.
+pub(super) fn interleaved(
+    bench: &Bench,
+    vars: &Vars,
+    contestants: &[Contestant],
+    rounds: usize,
+    time: Duration,
+    counted: &[Pid],
+) -> Result<Vec<Vec<Sample>>, String> {
     let backend = start_backend(bench)?;
     let port = backend.as_ref().map(|(site, _)| site.port);
     let mut servers = Vec::new();
@@ -64,10 +73,7 @@ pub(super) fn compare(
             samples[index].push(Sample { us_per_request, user_us: us_per_request * used.user_share(), load });
         }
     }
-    for (contestant, samples) in contestants.iter().zip(&mut samples) {
-        row.add(contestant.name, lower_quartile(samples));
-    }
-    Ok(())
+    Ok(samples)
 }
 
 /// The server behind a proxy: always nginx, and its CPU is nobody's.
@@ -139,7 +145,7 @@ pub(super) fn run_wrk(bench: &Bench, site: &Site, time: Duration) -> Result<Load
     };
     command.args(&bench.wrk).arg(origin + &bench.url);
     let output = command.output().map_err(|e| format!("cannot run wrk: {e}"))?;
-    parse(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| {
+    wrk::read(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| {
         format!("wrk said: {}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
     })
 }
@@ -170,36 +176,6 @@ fn parse_h2load(text: &str) -> Option<Load> {
     (load.per_second > 0.0).then_some(load)
 }
 
-fn parse(text: &str) -> Option<Load> {
-    let mut load = Load::default();
-    for line in text.lines().map(str::trim) {
-        if let Some((count, _)) = line.split_once(" requests in ") {
-            load.requests = count.parse().ok()?;
-        } else if let Some(rate) = line.strip_prefix("Requests/sec:") {
-            load.per_second = rate.trim().parse().ok()?;
-        } else if let Some(time) = line.strip_prefix("99%") {
-            load.p99_us = microseconds(time.trim())?;
-        } else if let Some(count) = line.strip_prefix("Non-2xx or 3xx responses:") {
-            load.failed += count.trim().parse::<u64>().ok()?;
-        } else if let Some(errors) = line.strip_prefix("Socket errors:") {
-            let numbers = errors.split([' ', ',']).filter_map(|w| w.parse::<u64>().ok());
-            load.failed += numbers.sum::<u64>();
-        }
-    }
-    (load.per_second > 0.0).then_some(load)
-}
-
-fn microseconds(text: &str) -> Option<f64> {
-    let unit = text.find(|c: char| c.is_ascii_alphabetic())?;
-    let number: f64 = text[..unit].parse().ok()?;
-    match &text[unit..] {
-        "us" => Some(number),
-        "ms" => Some(number * 1e3),
-        "s" => Some(number * 1e6),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,16 +186,7 @@ mod tests {
                     requests: 5460 total, 5520 started, 5458 done, 5455 succeeded, 3 failed, 2 errored, 1 timeout\n\
                     status codes: 5455 2xx, 0 3xx, 3 4xx, 0 5xx\n";
         let load = parse_h2load(text).unwrap();
-        assert_eq!(load, Load { requests: 5455, per_second: 5454.5, p99_us: 0.0, failed: 6 });
+        assert_eq!(load, Load { requests: 5455, per_second: 5454.5, failed: 6, ..Load::default() });
         assert_eq!(parse_h2load("unable to connect"), None);
-    }
-
-    #[test]
-    fn what_wrk_prints() {
-        let text = "  Latency Distribution\n     50%  301.00us\n     99%    1.52ms\n  6000 requests in 1.10s, 1.0MB read\n  \
-                    Socket errors: connect 0, read 3, write 0, timeout 1\n  Non-2xx or 3xx responses: 5\nRequests/sec:   5454.5\n";
-        let load = parse(text).unwrap();
-        assert_eq!(load, Load { requests: 6000, per_second: 5454.5, p99_us: 1520.0, failed: 9 });
-        assert_eq!(parse("unable to connect"), None);
     }
 }

@@ -109,7 +109,7 @@ mod tests {
                     ignored errors:                      3      (0.60 per sec.)\n\
                     Latency (ms):\n         min:     1.55\n         99th percentile:                       12.98\n";
         let load = parse(text).unwrap();
-        assert_eq!(load, Load { requests: 1234, per_second: 246.5, p99_us: 12980.0, failed: 3 });
+        assert_eq!(load, Load { requests: 1234, per_second: 246.5, p99_us: 12980.0, failed: 3, ..Load::default() });
         assert_eq!(parse("FATAL: unable to connect"), None);
     }
 }

@@ -1,0 +1,30 @@
+//! Comparisons of web stacks on this machine: each is started on the same cores, asked the same, and drawn beside the others.
+//!
+//! `cargo xtask report` and `tidegate report` are this with their own ways to a binary. Reading order: [`matrix`] says what is
+//! measured, [`stacks`] by whom; [`run`] starts and measures, with [`services`] behind the servers, a [`load`] in front of them and
+//! what the kernel tells ([`usage`], [`machine`]); [`points`] keeps the figures, [`stats`] compares them, [`page`] draws;
+//! [`seeds`] are figures of others; [`floor`] is the server below which none gets.
+//!
+//! It knows nothing of how Tidegate works: to it, the binary is one program among others.
+
+#![deny(missing_docs)]
+
+mod client;
+pub mod floor;
+pub mod load;
+pub mod machine;
+pub mod matrix;
+pub mod options;
+pub mod page;
+pub mod places;
+pub mod points;
+#[path = "../../../tests/support/ports.rs"]
+mod ports;
+pub mod process;
+pub mod progress;
+pub mod run;
+pub mod seeds;
+pub mod services;
+pub mod stacks;
+pub mod stats;
+pub mod usage;

@@ -1,0 +1,71 @@
+//! What is chosen on the command line, of `cargo xtask report` and of `tidegate report`.
+
+use crate::machine::Cores;
+use crate::matrix::Size;
+use std::path::PathBuf;
+
+/// The options that both commands have.
+#[derive(clap::Args, Debug, Clone)]
+#[group(id = "report")]
+pub struct Options {
+    /// How much is measured: ten minutes or two hours
+    #[arg(long, value_enum, default_value = "small")]
+    pub matrix: Size,
+    /// Where points, plots and pages go
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Rounds of each point; the servers take turns
+    #[arg(long, default_value_t = 5)]
+    pub rounds: usize,
+    /// Seconds of a round; works that wait take longer ones
+    #[arg(long, default_value_t = 1)]
+    pub seconds: u64,
+    /// Points whose names have this in them, WORK/STACK/PATH/CLIENTS; may be given several times
+    #[arg(long, value_name = "TEXT")]
+    pub only: Vec<String>,
+    /// Cores of the servers, as taskset reads them
+    #[arg(long, value_name = "CORES")]
+    pub server_cores: Option<String>,
+    /// Cores of the load
+    #[arg(long, value_name = "CORES")]
+    pub load_cores: Option<String>,
+    /// Directories of Lua libraries for nginx, divided by colons: lua-resty-mysql/lib:lua-resty-string/lib
+    #[arg(long, value_name = "DIRS", env = "TIDEGATE_BENCH_LUA_LIB")]
+    pub lua_lib: Option<String>,
+    /// Forgets the points of an earlier run
+    #[arg(long)]
+    pub fresh: bool,
+    /// Names the points, and what is missing here, without measuring
+    #[arg(long)]
+    pub list: bool,
+    /// Draws the pages again from the points that are there
+    #[arg(long)]
+    pub render: bool,
+    /// Serves as the do-nothing server at this port
+    #[arg(long, hide = true, value_name = "PORT")]
+    pub floor: Option<u16>,
+}
+
+impl Options {
+    /// Who has which cores.
+    #[must_use]
+    pub fn cores(&self) -> Cores {
+        let usual = Cores::usual();
+        Cores {
+            servers: self.server_cores.clone().unwrap_or(usual.servers),
+            load: self.load_cores.clone().unwrap_or(usual.load),
+        }
+    }
+
+    /// Whether a point of that name is wanted.
+    #[must_use]
+    pub fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|text| name.contains(text.as_str()))
+    }
+
+    /// The directories of `--lua-lib`.
+    #[must_use]
+    pub fn lua_libs(&self) -> Vec<PathBuf> {
+        self.lua_lib.iter().flat_map(|dirs| std::env::split_paths(dirs).collect::<Vec<_>>()).collect()
+    }
+}

@@ -1,0 +1,92 @@
+//! Children that never outlive us: servers that are measured and the services beside them.
+//!
+//! Every child leads a process group of its own, so that what it starts can be found and ended, and gets SIGKILL when
+//! the thread that started it ends. A child must therefore be started by the thread that also waits for it.
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often a state that has no event to wait for is looked at.
+pub const POLL: Duration = Duration::from_millis(2);
+
+/// A running child and its group.
+pub struct Process {
+    child: Child,
+    status: Option<ExitStatus>,
+}
+
+impl Process {
+    /// Starts `command` as the leader of a process group of its own.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn spawn(command: &mut Command) -> Result<Process, String> {
+        command.process_group(0);
+        // SAFETY: prctl is async-signal-safe and touches no memory of ours between fork and exec.
+        unsafe { command.pre_exec(die_with_parent) };
+        let child = command.spawn().map_err(|e| format!("cannot start {:?}: {e}", command.get_program()))?;
+        Ok(Process { child, status: None })
+    }
+
+    /// The child's process id, which is also its group's.
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.child.id()).expect("Linux process ids are below 2^22"))
+    }
+
+    /// How the child ended, or `None` while it runs.
+    pub fn exited(&mut self) -> Option<ExitStatus> {
+        if self.status.is_none() {
+            self.status = self.child.try_wait().unwrap_or(None);
+        }
+        self.status
+    }
+
+    /// Sends a signal to the child alone. A child that is gone already is no error.
+    pub fn signal(&self, signal: Signal) {
+        if self.status.is_none() {
+            // ESRCH is the only possible failure, and the next wait tells how the child ended.
+            let _ = kill(self.pid(), signal);
+        }
+    }
+
+    /// Waits for the child's end, at most that long.
+    pub fn wait(&mut self, at_most: Duration) -> Option<ExitStatus> {
+        let deadline = Instant::now() + at_most;
+        while self.exited().is_none() && Instant::now() < deadline {
+            thread::sleep(POLL);
+        }
+        self.status
+    }
+
+    /// Whether a process of the child's group is left, apart from a child that has not been waited for.
+    pub fn group_is_alive(&self) -> bool {
+        !matches!(killpg(self.pid(), None), Err(Errno::ESRCH))
+    }
+
+    /// Ends the child and its group at once.
+    pub fn kill_group(&mut self) {
+        // ESRCH: there is nothing left to end.
+        let _ = killpg(self.pid(), Signal::SIGKILL);
+        if self.status.is_none() {
+            self.status = self.child.wait().ok();
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.status.is_none() || self.group_is_alive() {
+            self.kill_group();
+        }
+    }
+}
+
+fn die_with_parent() -> io::Result<()> {
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from)
+}

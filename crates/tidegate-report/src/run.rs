@@ -1,0 +1,513 @@
+//! The run: finds the stacks, starts those of a work, and measures them in turns until each point has its rounds.
+
+use crate::client;
+use crate::load::{self, Ask, Generator, Load};
+use crate::machine::{self, Cores, Ticks};
+use crate::matrix::{Service, WORKS, Work};
+use crate::options::Options;
+use crate::places::Scratch;
+use crate::points::{Key, PartUse, Participant, Point, Run, Sample, Store};
+use crate::ports::free_port;
+use crate::process::POLL;
+use crate::progress::Progress;
+use crate::services::{self, Services};
+use crate::stacks::{Found, Part, Route, STACKS, Setup, Side, Stack, Tools};
+use crate::usage::{self, Snapshot};
+use std::fmt::Write as _;
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Requests before the first round: scripts are compiled, pools and caches filled.
+const WARM_REQUESTS: usize = 30;
+
+/// One point that is to be measured.
+#[derive(Clone, Copy)]
+struct Planned {
+    work: &'static Work,
+    stack: &'static Stack,
+    route: &'static Route,
+    clients: usize,
+}
+
+impl Planned {
+    fn key(&self) -> Key {
+        Key {
+            work: self.work.id.to_owned(),
+            stack: self.stack.id.to_owned(),
+            path: self.route.path.to_owned(),
+            clients: self.clients,
+        }
+    }
+}
+
+/// Stacks that this machine has, and sentences about those that it has not.
+struct Field {
+    found: Vec<(&'static Stack, Found)>,
+    left_out: Vec<String>,
+}
+
+/// Measures what is missing and draws the pages in `out`. False when a point could not be measured.
+///
+/// # Errors
+/// When nothing can be measured at all, or files cannot be written.
+pub fn run(options: &Options, tools: &Tools, out: &Path) -> Result<bool, String> {
+    let store = Store::open(out)?;
+    if options.render {
+        return crate::page::write(&store, out).map(|()| true);
+    }
+    let generator = load::generator(&tools.tidegate)?;
+    let field = find(tools);
+    let plan = plan(options, &field);
+    if plan.is_empty() {
+        return Err("no point has that name, or no stack is there for it".to_owned());
+    }
+    if options.list {
+        list(&plan, &field);
+        return Ok(true);
+    }
+    if options.fresh {
+        store.clear()?;
+    }
+    store.begin(&describe(options, tools, &field, &*generator))?;
+    for sentence in &field.left_out {
+        println!("left out: {sentence}");
+    }
+    raise_file_limit();
+    let measuring = Measuring { options, tools, generator: &*generator, store: &store, cores: options.cores() };
+    measuring.all(&plan)?;
+    crate::page::write(&store, out)?;
+    println!("{}", out.join("report.html").display());
+    let points = store.points()?;
+    for point in &points {
+        if let Some(problem) = &point.problem {
+            println!("no figures: {}: {}", point.key.name(), problem.lines().next().unwrap_or_default());
+        }
+    }
+    Ok(points.iter().all(|point| point.problem.is_none()))
+}
+
+fn find(tools: &Tools) -> Field {
+    let mut field = Field { found: Vec::new(), left_out: Vec::new() };
+    for stack in STACKS {
+        match (stack.find)(tools) {
+            Ok(found) => {
+                if let Some((service, reason)) = &found.without {
+                    field.left_out.push(format!("{} without {service:?}: {reason}", stack.name));
+                }
+                field.found.push((stack, found));
+            }
+            Err(reason) => field.left_out.push(format!("{}: {reason}", stack.name)),
+        }
+    }
+    for service in [Service::MariaDb, Service::Memcached] {
+        if services::version(service).is_none() {
+            field.left_out.push(format!("everything behind {service:?}: it is not installed"));
+        }
+    }
+    field
+}
+
+/// The points in the order in which they are measured first: by work, clients, and then stack, so that stacks take turns.
+fn plan(options: &Options, field: &Field) -> Vec<Planned> {
+    let is_there = |service: &Service| services::version(*service).is_some();
+    let mut plan = Vec::new();
+    for work in WORKS {
+        for &clients in work.clients(options.matrix) {
+            for (stack, found) in &field.found {
+                let lacks =
+                    |route: &Route| found.without.as_ref().is_some_and(|(service, _)| route.uses.contains(service));
+                for route in stack.routes_of(work, options.matrix) {
+                    let planned = Planned { work, stack, route, clients };
+                    if !lacks(route) && route.uses.iter().all(is_there) && options.wants(&planned.key().name()) {
+                        plan.push(planned);
+                    }
+                }
+            }
+        }
+    }
+    plan
+}
+
+fn list(plan: &[Planned], field: &Field) {
+    for planned in plan {
+        println!("{}", planned.key().name());
+    }
+    for sentence in &field.left_out {
+        println!("left out: {sentence}");
+    }
+}
+
+fn describe(options: &Options, tools: &Tools, field: &Field, generator: &dyn Generator) -> Run {
+    let version = machine::first_line(&tools.tidegate.to_string_lossy(), &["-v"]);
+    let made = std::fs::metadata(&tools.tidegate).ok();
+    let size = made.as_ref().map_or(0, std::fs::Metadata::len);
+    let time = made.and_then(|made| made.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok());
+    let mut binary = format!("{version}, {size} bytes");
+    if let Some(time) = time {
+        let _ = write!(
+            binary,
+            ", made {}",
+            machine::first_line("date", &["-u", "-d", &format!("@{}", time.as_secs()), "+%F %T"])
+        );
+    }
+    let participants = field.found.iter().map(|(stack, found)| Participant {
+        id: stack.id.to_owned(),
+        name: stack.name.to_owned(),
+        versions: found.versions.clone(),
+    });
+    Run {
+        matrix: options.matrix,
+        rounds: options.rounds,
+        seconds: options.seconds,
+        cores: options.cores(),
+        machine: machine::describe(),
+        generator: generator.version(),
+        binary,
+        services: [Service::MariaDb, Service::Memcached].into_iter().filter_map(services::version).collect(),
+        stacks: participants.collect(),
+        left_out: field.left_out.clone(),
+        begun: machine::first_line("date", &["-u", "+%F %R UTC"]),
+        command: tools.command.to_owned(),
+    }
+}
+
+/// Servers with thousands of connections inherit the limit.
+fn raise_file_limit() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    // With a lower limit the points with many clients fail, and say so.
+    let _ = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+}
+
+/// A stack that runs.
+struct Live {
+    stack: &'static Stack,
+    parts: Vec<Part>,
+    port: u16,
+    scratch: Scratch,
+    /// Addresses of routes that have had their first requests.
+    warm: Vec<&'static str>,
+}
+
+/// The stacks of a work: those that run, and those that could not be started, with the reason.
+#[derive(Default)]
+struct Lives {
+    running: Vec<Live>,
+    dead: Vec<(&'static str, String)>,
+}
+
+struct Measuring<'a> {
+    options: &'a Options,
+    tools: &'a Tools,
+    generator: &'a dyn Generator,
+    store: &'a Store,
+    cores: Cores,
+}
+
+impl Measuring<'_> {
+    fn all(&self, plan: &[Planned]) -> Result<(), String> {
+        let left = |planned: &Planned| self.rounds_left(&planned.key()) as u32 * self.time(planned.work);
+        let mut progress = Progress::new(plan.iter().map(left).sum());
+        let wanted: Vec<Service> = [Service::MariaDb, Service::Memcached]
+            .into_iter()
+            .filter(|s| plan.iter().any(|p| p.route.uses.contains(s)))
+            .collect();
+        let mut services = None;
+        for work in WORKS {
+            let points: Vec<Planned> =
+                plan.iter().filter(|p| p.work.id == work.id && self.rounds_left(&p.key()) > 0).copied().collect();
+            if points.is_empty() {
+                continue;
+            }
+            if services.is_none() {
+                services = Some(Services::start(&wanted, &self.cores.servers)?);
+            }
+            if let Some(services) = &services {
+                self.work(work, &points, services, &mut progress)?;
+            }
+        }
+        progress.end_line();
+        Ok(())
+    }
+
+    fn time(&self, work: &Work) -> Duration {
+        Duration::from_secs(work.seconds(self.options.matrix, self.options.seconds))
+    }
+
+    fn rounds_left(&self, key: &Key) -> usize {
+        self.store.point(key).map_or(self.options.rounds, |point| match point.problem {
+            // What failed is tried again.
+            Some(_) => self.options.rounds,
+            None => self.options.rounds.saturating_sub(point.rounds.len()),
+        })
+    }
+
+    /// Starts the stacks of a work and measures them in turns.
+    fn work(
+        &self,
+        work: &Work,
+        points: &[Planned],
+        services: &Services,
+        progress: &mut Progress,
+    ) -> Result<(), String> {
+        let mut lives = Lives::default();
+        let mut failed: Vec<Key> = Vec::new();
+        for planned in points {
+            let outcome = self.ready(planned, services, &mut lives);
+            if let Err(problem) = outcome {
+                failed.push(planned.key());
+                self.fail(planned, problem)?;
+            }
+        }
+        for _ in 0..self.options.rounds {
+            for planned in points.iter().filter(|planned| !failed.contains(&planned.key())) {
+                let Some(live) = lives.running.iter().find(|live| live.stack.id == planned.stack.id) else { continue };
+                if self.rounds_left(&planned.key()) > 0 {
+                    self.round(planned, live, services)?;
+                    progress.advance(self.time(work), &planned.key().name());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The stack of a point runs, and answers as it should.
+    fn ready(&self, planned: &Planned, services: &Services, lives: &mut Lives) -> Result<(), String> {
+        if !planned.route.is_served(services) {
+            let reason = planned.route.uses.iter().find_map(|service| services.why_missing(*service));
+            return Err(reason.unwrap_or("a service is missing").to_owned());
+        }
+        let live = self.live(planned.stack, services, lives)?;
+        if live.warm.contains(&planned.route.url) {
+            return Ok(());
+        }
+        if let Some((url, body, times)) = planned.route.before {
+            for _ in 0..times {
+                client::ask(live.port, url, Some(body))?;
+            }
+        }
+        check(planned, live.port)
+            .map_err(|problem| format!("{problem}{}", services::last_words(live.scratch.path())))?;
+        // Answers that take a second would take half a minute.
+        let more = if planned.work.answer_seconds.is_none() { WARM_REQUESTS } else { 0 };
+        for _ in 0..more {
+            check(planned, live.port)?;
+        }
+        live.warm.push(planned.route.url);
+        Ok(())
+    }
+
+    /// The running stack; it is started if it was not.
+    fn live<'l>(
+        &self,
+        stack: &'static Stack,
+        services: &Services,
+        lives: &'l mut Lives,
+    ) -> Result<&'l mut Live, String> {
+        if let Some((_, reason)) = lives.dead.iter().find(|(id, _)| *id == stack.id) {
+            return Err(reason.clone());
+        }
+        if let Some(index) = lives.running.iter().position(|live| live.stack.id == stack.id) {
+            return Ok(&mut lives.running[index]);
+        }
+        match self.start(stack, services) {
+            Ok(live) => {
+                lives.running.push(live);
+                lives.running.last_mut().ok_or_else(|| "it does not run".to_owned())
+            }
+            Err(reason) => {
+                println!("{}: {reason}", stack.name);
+                lives.dead.push((stack.id, reason.clone()));
+                Err(reason)
+            }
+        }
+    }
+
+    fn start(&self, stack: &'static Stack, services: &Services) -> Result<Live, String> {
+        let scratch = Scratch::new("stack", false)?;
+        let setup = Setup {
+            dir: scratch.path(),
+            port: free_port(),
+            cores: &self.cores.servers,
+            workers: self.cores.servers_count(),
+            database: services.port(Service::MariaDb),
+            memcached: services.port(Service::Memcached),
+            tools: self.tools,
+        };
+        let mut parts = (stack.start)(&setup)?;
+        let port = setup.port;
+        let deadline = Instant::now() + services::START_TIMEOUT;
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            let has_ended = parts.iter_mut().any(Part::has_ended);
+            if has_ended || Instant::now() > deadline {
+                return Err(format!("it does not listen{}", services::last_words(scratch.path())));
+            }
+            thread::sleep(POLL);
+        }
+        Ok(Live { stack, parts, port, scratch, warm: Vec::new() })
+    }
+
+    /// Notes why there are no figures.
+    fn fail(&self, planned: &Planned, problem: String) -> Result<(), String> {
+        let seconds = self.time(planned.work).as_secs();
+        let rounds = self.store.point(&planned.key()).map(|point| point.rounds).unwrap_or_default();
+        let point = Point { key: planned.key(), command: String::new(), seconds, rounds, problem: Some(problem) };
+        self.store.save(&point)
+    }
+
+    /// Measures one round and writes it down.
+    fn round(&self, planned: &Planned, live: &Live, services: &Services) -> Result<(), String> {
+        let key = planned.key();
+        let before = self.store.point(&key);
+        let mut rounds = before.map(|point| point.rounds).unwrap_or_default();
+        let url = format!("http://127.0.0.1:{}{}", live.port, planned.route.url);
+        let ask = Ask {
+            url: &url,
+            clients: planned.clients,
+            time: self.time(planned.work),
+            closes: planned.work.closes,
+            body: planned.work.body,
+            cores: &self.cores.load,
+            dir: live.scratch.path(),
+        };
+        let command = load::typed(&self.generator.command(&ask)?);
+        let outcome = self.measure(planned, &ask, live, services, rounds.is_empty());
+        let problem = match outcome {
+            Ok(sample) if sample.failed > sample.requests / 50 => {
+                Some(format!("{} of {} requests failed", sample.failed, sample.requests))
+            }
+            Ok(sample) => {
+                rounds.push(sample);
+                None
+            }
+            Err(problem) => Some(problem),
+        };
+        self.store.save(&Point { key, command, seconds: ask.time.as_secs(), rounds, problem })
+    }
+
+    fn measure(
+        &self,
+        planned: &Planned,
+        ask: &Ask<'_>,
+        live: &Live,
+        services: &Services,
+        looks_at_memory: bool,
+    ) -> Result<Sample, String> {
+        let mut parts: Vec<_> = live.parts.iter().map(|part| (part.name, part.pid())).collect();
+        parts.extend(planned.route.uses.iter().filter_map(|service| services.part(*service)));
+        let mut command = self.generator.command(ask)?;
+        let before: Vec<Snapshot> = parts.iter().map(|(_, pid)| Snapshot::of(*pid)).collect();
+        let ticks = Ticks::of(&self.cores.servers);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let child = child.map_err(|e| format!("cannot run {:?}: {e}", command.get_program()))?;
+        // In the middle of the load memory is what it is under load.
+        thread::sleep(ask.time / 2);
+        let memory_free_bytes = machine::memory_available();
+        let memory: Vec<u64> =
+            parts.iter().map(|(_, pid)| if looks_at_memory { usage::memory_bytes(*pid) } else { 0 }).collect();
+        let output = child.wait_with_output().map_err(|e| format!("the load: {e}"))?;
+        let idle = Ticks::of(&self.cores.servers).idle_since(&ticks);
+        let load = self.generator.read(&output)?;
+        let uses = parts.iter().zip(&before).zip(memory).map(|((part, before), memory_bytes)| {
+            let used = Snapshot::of(part.1).since(before);
+            let each = |count: u64| count as f64 / load.requests.max(1) as f64;
+            PartUse {
+                name: part.0.to_owned(),
+                us_per_request: each(used.nanoseconds) / 1e3,
+                user_share: used.user_share,
+                voluntary: each(used.voluntary),
+                involuntary: each(used.involuntary),
+                memory_bytes,
+            }
+        });
+        Ok(sample(load, idle, memory_free_bytes, uses.collect()))
+    }
+}
+
+fn sample(load: Load, idle: f64, memory_free_bytes: u64, parts: Vec<PartUse>) -> Sample {
+    Sample {
+        requests: load.requests,
+        per_second: load.per_second,
+        p50_us: load.p50_us,
+        p99_us: load.p99_us,
+        max_us: load.max_us,
+        failed: load.failed,
+        idle,
+        memory_free_bytes,
+        parts,
+    }
+}
+
+/// The answer is the expected one: a fast error page would win every comparison.
+fn check(planned: &Planned, port: u16) -> Result<(), String> {
+    let (status, body) = client::ask(port, planned.route.url, planned.work.body)?;
+    let text = String::from_utf8_lossy(&body);
+    let is_floor = planned.stack.side == Side::Floor;
+    let is_expected = body.len() >= planned.work.bytes_min && text.contains(planned.work.expect);
+    if status == 200 && (is_floor || is_expected) {
+        return Ok(());
+    }
+    let shown: String = text.chars().take(200).collect();
+    Err(format!("unexpected answer, {status} with {} bytes: {shown}", body.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::Size;
+    use clap::Parser;
+
+    #[derive(clap::Parser)]
+    struct Cli {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn options(arguments: &[&str]) -> Options {
+        Cli::parse_from([&["report"], arguments].concat()).options
+    }
+
+    fn field() -> Field {
+        let is_taken = |stack: &&Stack| matches!(stack.id, "floor" | "tidegate-embedded" | "node");
+        let found = STACKS.iter().filter(is_taken).map(|stack| (stack, Found::default())).collect();
+        Field { found, left_out: Vec::new() }
+    }
+
+    #[test]
+    fn stacks_take_turns_at_the_same_number_of_clients() {
+        let plan = plan(&options(&["--matrix", "full", "--only", "static-13/"]), &field());
+        let names: Vec<_> = plan.iter().take(4).map(|planned| planned.key().name()).collect();
+        assert_eq!(
+            names,
+            ["static-13/floor/-/1", "static-13/tidegate-embedded/-/1", "static-13/node/-/1", "static-13/floor/-/2"]
+        );
+        assert_eq!(plan.len(), 30);
+    }
+
+    #[test]
+    fn what_a_stack_lacks_is_not_planned() {
+        let mut field = field();
+        for (_, found) in &mut field.found {
+            found.without = Some((Service::MariaDb, "no driver".to_owned()));
+        }
+        let plan = plan(&options(&[]), &field);
+        assert!(plan.iter().all(|planned| !planned.route.uses.contains(&Service::MariaDb)));
+        assert!(plan.iter().any(|planned| planned.work.id == "rows"));
+    }
+
+    /// The small matrix on a machine that has everything, without the time between rounds.
+    #[test]
+    fn the_small_matrix_is_small_and_the_full_one_ends_within_two_hours() {
+        let seconds = |size: Size| -> u64 {
+            let points = WORKS.iter().flat_map(|work| {
+                let series: usize = STACKS.iter().map(|stack| stack.routes_of(work, size).count()).sum();
+                std::iter::repeat_n(work.seconds(size, 1), series * work.clients(size).len())
+            });
+            points.sum::<u64>() * 5
+        };
+        assert!(seconds(Size::Small) <= 510, "{} s", seconds(Size::Small));
+        assert!(seconds(Size::Full) <= 6000, "{} s", seconds(Size::Full));
+    }
+}

@@ -1,0 +1,145 @@
+//! Tidegate: with the database inside, with MariaDB, with php-fpm.
+
+use super::{Found, Part, Route, Setup, Side, Stack, Tools, php, route, user_line};
+use crate::matrix::Service;
+use crate::services;
+
+pub(super) const EMBEDDED: Stack = Stack {
+    id: "tidegate-embedded",
+    name: "Tidegate, embedded database",
+    side: Side::Ours,
+    rivals: &[],
+    routes: &EMBEDDED_ROUTES,
+    full_only: &[],
+    find,
+    start: start_embedded,
+};
+
+pub(super) const MARIADB: Stack = Stack {
+    id: "tidegate-mariadb",
+    name: "Tidegate, MariaDB",
+    side: Side::Ours,
+    rivals: &[],
+    routes: &MARIADB_ROUTES,
+    full_only: &[],
+    find,
+    start: start_mariadb,
+};
+
+pub(super) const PHP: Stack = Stack {
+    id: "tidegate-php",
+    name: "Tidegate, php-fpm",
+    side: Side::Ours,
+    rivals: &["nginx-php", "apache-event", "apache-prefork"],
+    routes: &PHP_ROUTES,
+    full_only: &[],
+    find: find_with_php,
+    start: start_with_php,
+};
+
+const EMBEDDED_ROUTES: [Route; 18] = [
+    route("static-13", "", "/13.txt", &[]),
+    route("static-13-close", "", "/13.txt", &[]),
+    route("static-100k", "", "/100k.txt", &[]),
+    route("static-1m", "", "/1m.txt", &[]),
+    route("cpu", "", "/cpu?n=10000", &[]),
+    route("sleep", "drizzle", "/drizzle/sleep", &[]),
+    route("row", "drizzle", "/drizzle/row", &[]),
+    route("row", "capture, rds.parser, cjson", "/capture/row", &[]),
+    route("row", "resty.mysql", "/mysql/row", &[]),
+    route("row", "tidegate.sql", "/sql/row", &[]),
+    route("row", "srcache", "/cached/row", &[]),
+    route("rows", "drizzle", "/drizzle/rows", &[]),
+    route("rows", "capture, rds.parser, cjson", "/capture/rows", &[]),
+    route("rows", "resty.mysql", "/mysql/rows", &[]),
+    route("rows", "tidegate.sql", "/sql/rows", &[]),
+    route("rows", "srcache", "/cached/rows", &[]),
+    route("post", "queue_api nq", "/nq/post", &[]),
+    Route { before: Some(("/nq/post", MESSAGE, 100)), ..route("pull", "queue_api nq", "/nq/pull", &[]) },
+];
+
+const MESSAGE: &str = r#"{"sender":"sender1","messages":{"queue1":["hello world"]}}"#;
+
+const MARIADB_ROUTES: [Route; 11] = [
+    route("sleep", "drizzle", "/drizzle/sleep", &[Service::MariaDb]),
+    route("sleep", "resty.mysql", "/mysql/sleep", &[Service::MariaDb]),
+    route("row", "drizzle", "/drizzle/row", &[Service::MariaDb]),
+    route("row", "capture, rds.parser, cjson", "/capture/row", &[Service::MariaDb]),
+    route("row", "resty.mysql", "/mysql/row", &[Service::MariaDb]),
+    route("row", "srcache, memcached", "/cached/row", &[Service::MariaDb, Service::Memcached]),
+    route("rows", "drizzle", "/drizzle/rows", &[Service::MariaDb]),
+    route("rows", "capture, rds.parser, cjson", "/capture/rows", &[Service::MariaDb]),
+    route("rows", "resty.mysql", "/mysql/rows", &[Service::MariaDb]),
+    route("rows", "srcache, memcached", "/cached/rows", &[Service::MariaDb, Service::Memcached]),
+    route("post", "resty.mysql INSERT", "/insert", &[Service::MariaDb]),
+];
+
+const PHP_ROUTES: [Route; 6] = [
+    route("php", "", "/hello.php", &[]),
+    route("php-close", "", "/hello.php", &[]),
+    route("cpu", "", "/cpu.php?n=10000", &[]),
+    route("sleep", "mysqli", "/query.php?q=sleep", &[Service::MariaDb]),
+    route("row", "mysqli", "/query.php?q=row", &[Service::MariaDb]),
+    route("rows", "mysqli", "/query.php?q=rows", &[Service::MariaDb]),
+];
+
+fn find(tools: &Tools) -> Result<Found, String> {
+    if !tools.tidegate.is_file() {
+        return Err(format!("{} is not there", tools.tidegate.display()));
+    }
+    let version = crate::machine::first_line(&tools.tidegate.to_string_lossy(), &["-v"]);
+    Ok(Found { versions: vec![version], without: None })
+}
+
+fn find_with_php(tools: &Tools) -> Result<Found, String> {
+    let mut found = find(tools)?;
+    found.versions.push(php::find_fpm()?);
+    found.without = php::without_database();
+    Ok(found)
+}
+
+fn start_embedded(setup: &Setup<'_>) -> Result<Vec<Part>, String> {
+    setup.write("world.sql", &services::world(), &[])?;
+    // What a script takes for MariaDB's port: there is none, so it asks the database inside.
+    let inside = Setup { database: None, memcached: None, ..*setup };
+    let database = "database { path data; schema world init=world.sql; }";
+    let upstreams = "srcache_zone zone=pages:100m; upstream world { drizzle_server embedded dbname=world; }";
+    let locations =
+        [include_str!("../../sources/tidegate-sql.conf"), include_str!("../../sources/tidegate-embedded.conf")];
+    start(&inside, database, upstreams, &locations.concat())
+}
+
+fn start_mariadb(setup: &Setup<'_>) -> Result<Vec<Part>, String> {
+    let mut upstreams =
+        "upstream world { drizzle_server 127.0.0.1:@DATABASE_PORT@ dbname=world user=monty password=some_pass \
+                         protocol=mysql; drizzle_keepalive max=1024 overflow=ignore mode=single; }"
+            .to_owned();
+    let mut locations = include_str!("../../sources/tidegate-sql.conf").to_owned();
+    if setup.memcached.is_some() {
+        upstreams +=
+            " upstream memcached { server 127.0.0.1:@MEMCACHED_PORT@; keepalive 64; keepalive_requests 100000000; }";
+        locations += include_str!("../../sources/tidegate-memcached.conf");
+    }
+    start(setup, "", &upstreams, &locations)
+}
+
+fn start_with_php(setup: &Setup<'_>) -> Result<Vec<Part>, String> {
+    let fpm = php::start_fpm(setup)?;
+    let upstreams =
+        format!("upstream php {{ server unix:{}; keepalive 64; }}", setup.dir.join("php-fpm.sock").display());
+    let mut parts = start(setup, "", &upstreams, include_str!("../../sources/fastcgi.conf"))?;
+    parts.push(fpm);
+    Ok(parts)
+}
+
+fn start(setup: &Setup<'_>, database: &str, upstreams: &str, locations: &str) -> Result<Vec<Part>, String> {
+    setup.write_files()?;
+    setup.write_lua()?;
+    setup.write("logs/error.log", "", &[])?;
+    let places =
+        [("@DATABASE@", database), ("@UPSTREAMS@", upstreams), ("@LOCATIONS@", locations), ("@USER@", user_line())];
+    setup.write("tidegate.conf", include_str!("../../sources/tidegate.conf"), &places)?;
+    let prefix = format!("{}/", setup.dir.display());
+    let arguments = ["-p", &prefix, "-c", "tidegate.conf", "-e", "logs/error.log"];
+    Ok(vec![Part::new("tidegate", setup.spawn(&setup.tools.tidegate, &arguments, &[])?)])
+}

@@ -1,0 +1,86 @@
+//! `tidegate report`: two points for a second each, on real stacks, and the pages of them.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::Value;
+use support::{Site, binary};
+
+fn report(out: &Path, arguments: &[&str]) -> Output {
+    let mut command = binary();
+    command.arg("report").arg("--out").arg(out).args(arguments);
+    command.output().expect("it runs")
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn two_points_of_real_stacks_become_a_page_and_a_run_that_was_broken_off_goes_on() {
+    // Its directory is all that is wanted of it.
+    let site = Site::new("", "");
+    let out = site.dir.join("report");
+    let points = ["--only", "row/tidegate-embedded/drizzle/", "--only", "row/tidegate-mariadb/resty.mysql/"];
+    let first = report(&out, &[&points[..], &["--rounds", "1"]].concat());
+    let said = String::from_utf8_lossy(&first.stdout).into_owned() + &String::from_utf8_lossy(&first.stderr);
+    assert!(first.status.success(), "{said}");
+    assert_eq!(said.matches(" left  row/").count(), 2, "each round says how far it is: {said}");
+
+    let embedded = out.join("points/row.tidegate-embedded.drizzle.30.json");
+    let point: Value = serde_json::from_str(&read(&embedded)).expect("JSON");
+    let round = &point["rounds"][0];
+    assert!(round["per_second"].as_f64().is_some_and(|rate| rate > 1.0), "{point}");
+    assert!(
+        round["p50_us"].as_f64() <= round["p99_us"].as_f64() && round["p99_us"].as_f64() <= round["max_us"].as_f64()
+    );
+    let mariadb: Value =
+        serde_json::from_str(&read(&out.join("points/row.tidegate-mariadb.resty_mysql.30.json"))).expect("JSON");
+    let parts = mariadb["rounds"][0]["parts"].as_array().expect("parts");
+    let names: Vec<_> = parts.iter().filter_map(|part| part["name"].as_str()).collect();
+    assert_eq!(names, ["tidegate", "mariadbd"], "the database behind a server is its own part");
+    for part in parts {
+        assert!(part["us_per_request"].as_f64().is_some_and(|time| time > 0.0), "{part}");
+        assert!(part["voluntary"].as_f64().is_some_and(|count| count > 0.0), "{part}");
+        assert!(part["memory_bytes"].as_u64().is_some_and(|bytes| bytes > 1 << 20), "{part}");
+    }
+
+    let (html, summary) = (read(&out.join("report.html")), read(&out.join("summary.md")));
+    for part in
+        ["One row as JSON", "Tidegate, embedded database: drizzle", "Tidegate, MariaDB: resty.mysql", "taskset -c"]
+    {
+        assert!(html.contains(part), "{part} is not on the page");
+    }
+    assert!(
+        html.contains("tidegate report --matrix full --out again --only row/tidegate-embedded/drizzle/30"),
+        "commands"
+    );
+    assert_eq!(html.matches("<svg").count(), 2, "requests a second, and latencies");
+    assert!(summary.contains("plots/row-rate.svg") && out.join("plots/row-rate.svg").is_file());
+
+    // The next run measures the second round alone.
+    let second = report(&out, &[&points[..], &["--rounds", "2"]].concat());
+    assert!(second.status.success(), "{}", String::from_utf8_lossy(&second.stderr));
+    let again: Value = serde_json::from_str(&read(&embedded)).expect("JSON");
+    assert_eq!(again["rounds"].as_array().map(Vec::len), Some(2));
+    assert_eq!(again["rounds"][0], point["rounds"][0], "what was measured stays");
+    // With other rounds it is another run.
+    let other = report(&out, &[&points[..], &["--seconds", "2"]].concat());
+    let refusal = String::from_utf8_lossy(&other.stderr).into_owned();
+    assert!(!other.status.success() && refusal.contains("seconds of a round: 1 then, 2 now"), "{refusal}");
+}
+
+#[test]
+fn points_are_listed_and_a_name_that_none_has_is_an_error() {
+    let site = Site::new("", "");
+    let out = site.dir.join("report");
+    let list = report(&out, &["--list", "--only", "static-13/tidegate"]);
+    let text = String::from_utf8_lossy(&list.stdout).into_owned();
+    assert!(list.status.success() && text.starts_with("static-13/tidegate-embedded/-/32\n"), "{text}");
+    let none = report(&out, &["--only", "no such point"]);
+    assert!(!none.status.success());
+    assert!(String::from_utf8_lossy(&none.stderr).contains("no point has that name"), "{none:?}");
+}
