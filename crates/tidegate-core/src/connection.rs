@@ -200,6 +200,10 @@ impl Connection {
     pub fn handshake_memo(&self) -> Option<&Rc<dyn Any>> {
         self.tls.get()?.memo.as_ref()
     }
+    /// Whether there is no client: a request that the server makes of itself.
+    pub(crate) fn is_nobodys(&self) -> bool {
+        self.number == 0
+    }
     /// Whether nothing more can be written.
     pub fn is_broken(&self) -> bool {
         self.broken.get()
@@ -233,6 +237,10 @@ impl Connection {
     /// Whether the client has closed its end, `None` when it has sent something instead; otherwise the task of `cx` is
     /// woken when either happens.
     pub(crate) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<Option<()>> {
+        if self.is_nobodys() {
+            // Nobody leaves.
+            return Poll::Pending;
+        }
         loop {
             if std::task::ready!(self.stream.poll_read_ready(cx)).is_err() {
                 return Poll::Ready(Some(()));

@@ -47,6 +47,7 @@ pub mod main_conf;
 pub mod module;
 pub mod output;
 mod output_queue;
+pub mod own_request;
 pub mod panics;
 pub mod phase;
 pub mod postpone;

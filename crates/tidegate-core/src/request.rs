@@ -430,7 +430,9 @@ impl Request {
     }
     /// Whether the log phase runs for this request.
     pub fn is_logged(&self) -> bool {
-        !self.is_subrequest() || self.http_conf().log_subrequest == Some(true)
+        !self.is_subrequest()
+            || self.http_conf().log_subrequest == Some(true)
+            || self.subrequest_depth == 1 && self.client.connection().is_nobodys()
     }
     /// First value of a field of the request's head.
     pub fn header(&self, known: Known) -> Option<BString> {

@@ -1,11 +1,12 @@
 //! `queue_api`: queues of messages in the embedded database.
 //!
-//! Messages are rows of the schema `tidegate_queue` ([`tables`]); who has which is known to [`tidegate_queue::Broker`], once for
-//! all workers. [`store`] brings both together: [`publish`] and [`settle`] change rows and tell the broker, [`keeper`] looks after
-//! time, [`counts`] tells how many messages there are, and [`limits`] how many there may be. [`api`] is HTTP, [`pull`] and [`stream`] what waits for messages there, [`admin`] what looks at whole queues. [`subscriptions`] copies
-//! messages to all who want them, [`results`] keeps what has become of them. [`outbox`] takes messages that SQL has published with an application's own rows.
-//! [`scripts`] is the queue without HTTP, [`beanstalk`] another protocol, [`nq`] another API with tables of its own, [`desk`] the
-//! command line's.
+//! Messages are rows of the schema `tidegate_queue` ([`tables`]); who has which is known to [`tidegate_queue::Broker`], once
+//! for all workers. [`store`] brings both together: [`publish`] and [`settle`] change rows and tell the broker, [`keeper`]
+//! looks after time, [`counts`] tells how many messages there are, and [`limits`] how many there may be. [`api`] is HTTP,
+//! [`pull`] and [`stream`] what waits for messages there, [`admin`] what looks at whole queues, [`deliver`] runs locations for
+//! messages. [`subscriptions`] copies messages to all who want them, [`results`] keeps what has become of them. [`outbox`]
+//! takes messages that SQL has published with an application's own rows. [`scripts`] is the queue without HTTP, [`beanstalk`]
+//! another protocol, [`nq`] another API with tables of its own, [`desk`] the command line's.
 //!
 //! A message that was given to a consumer is not changed by that: it belongs to the consumer until a time limit in memory. So a
 //! pull writes nothing, and after a crash all messages wait again that were not acknowledged.
@@ -15,6 +16,7 @@ mod answer;
 mod api;
 pub(crate) mod beanstalk;
 mod counts;
+mod deliver;
 mod desk;
 mod gather;
 mod keeper;
@@ -70,6 +72,8 @@ pub struct Conf {
     queue_message_size_max: Option<usize>,
     /// `queue_outbox`
     outboxes: Option<Arc<[String]>>,
+    /// `queue_deliver`
+    deliveries: Vec<Arc<deliver::Delivery>>,
     /// `queue_length_max`
     queue_length_max: Option<u64>,
     /// `queue_age_max`
@@ -119,6 +123,13 @@ pub static MODULE: Module<Conf> = Module {
             .syntax("reject | drop_oldest | dead_letter")
             .default("reject")
             .doc("What happens to messages beyond the limits of a queue: the new ones are refused, the oldest deleted or dead."),
+        Directive::custom("queue_deliver", 2, 5, deliver::queue_deliver)
+            .within(Context::SERVER)
+            .syntax("queue uri [concurrency=number] [backoff=time] [backoff_max=time]")
+            .doc(
+                "Runs the location of the URI for each message of the queue, so many at a time. An answer of 2xx acknowledges the \
+                 message; otherwise it comes again after a time that grows from \"backoff\" to \"backoff_max\".",
+            ),
         Directive::custom("queue_outbox", 1, u16::MAX, outbox::queue_outbox)
             .within(Context::HTTP)
             .syntax("schema ...")
@@ -143,6 +154,8 @@ pub static MODULE: Module<Conf> = Module {
         server {
             listen 127.0.0.1:8081;
             location /queues/ { queue_api; queue_lease 1m; }
+            queue_deliver mail /hooks/mail concurrency=4;
+            location = /hooks/mail { internal; return 204; }
         }
     ",
     ..Module::named("queue")
@@ -155,6 +168,7 @@ pub fn answer_command_line() {
 
 fn start(conf: &Arc<Conf>) -> Result<(), String> {
     answer_command_line();
+    deliver::start()?;
     outbox::start(conf)
 }
 

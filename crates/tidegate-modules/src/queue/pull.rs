@@ -15,6 +15,8 @@ use super::{
 
 /// Messages of one answer.
 pub(super) const MESSAGES_MAX: usize = 100;
+/// Longer than any consumer stays: those wait so long who wait until they leave.
+pub(super) const WAIT_MS: u64 = 365 * 24 * 3600 * 1000;
 /// Messages that are read together.
 const READ_TOGETHER: usize = 8;
 /// When an answer has messages of so many bytes no more are read; those who were to follow wait again.

@@ -26,16 +26,13 @@ use super::{
     answer::{Refused, write_message},
     api::{Call, Failure, count},
     message::{Message, time_ms},
-    pull::{self, MESSAGES_MAX},
+    pull::{self, MESSAGES_MAX, WAIT_MS},
     store::StoreError,
 };
 
 /// A comment goes out after so long without an event: proxies take a connection without traffic for dead, and a worker that is to
 /// end lets its clients go then.
 const PING: Duration = Duration::from_secs(15);
-
-/// Longer than any client stays.
-const WAIT_MS: u64 = 365 * 24 * 3600 * 1000;
 
 /// Why a stream ends.
 enum Ended {
