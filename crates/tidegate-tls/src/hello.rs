@@ -22,6 +22,10 @@ const RANDOM_BYTES: usize = 32;
 pub mod extension {
     /// `status_request`: the client wants to see the status of the certificate.
     pub const STATUS_REQUEST: u16 = 5;
+    /// `session_ticket`: a session of TLS 1.2 that the client keeps itself; empty when it has none and would take one.
+    ///
+    /// Source: RFC 5077, section 3.2.
+    pub const SESSION_TICKET: u16 = 35;
     /// `supported_versions`
     pub const SUPPORTED_VERSIONS: u16 = 43;
 }
@@ -136,8 +140,15 @@ impl Hello {
         }
     }
 
-    /// The name of the session of TLS 1.2 that the client wants to resume, if that is what a server of these versions speaks.
+    /// The name of the session of TLS 1.2 that the client wants to resume, if that is what a server of these versions speaks and
+    /// the session is not in a ticket.
+    ///
+    /// Source: RFC 5077, section 3.4.
     pub fn session(&self, server: Versions) -> Option<&[u8]> {
+        // Beside a ticket the field names no session: clients fill it so that they can tell whether the ticket was taken.
+        if self.extension(extension::SESSION_TICKET).is_some_and(|ticket| !ticket.is_empty()) {
+            return None;
+        }
         // What TLS 1.3 has in this field is there for old machines on the way.
         let session = self.parts().filter(|_| self.version_with(server) == Some(TLS12))?[0];
         (!session.is_empty()).then_some(session)
@@ -189,6 +200,32 @@ mod tests {
                 let _ = (hello.extensions().count(), hello.session(Versions::ALL), hello.version_with(Versions::ALL));
             }
         }
+    }
+
+    /// A message of TLS 1.2 with the session `tide` and one extension.
+    fn message_of_tls12(kind: u16, content: &[u8]) -> Hello {
+        let len = |bytes: usize| u16::try_from(bytes).expect("short").to_be_bytes();
+        let mut body = TLS12.to_be_bytes().to_vec();
+        body.extend([0; RANDOM_BYTES]);
+        body.extend(b"\x04tide\0\x02\xc0\x2f\x01\0");
+        body.extend(len(4 + content.len()));
+        body.extend(kind.to_be_bytes());
+        body.extend(len(content.len()));
+        body.extend(content);
+        let mut records = vec![HANDSHAKE, 3, 1];
+        records.extend(len(4 + body.len()));
+        records.extend([CLIENT_HELLO, 0]);
+        records.extend(len(body.len()));
+        records.extend(body);
+        Hello::of_records(&records).expect("a message")
+    }
+
+    #[test]
+    fn a_session_in_a_ticket_has_no_name() {
+        const TIDE: Option<&[u8]> = Some(b"tide");
+        assert_eq!(message_of_tls12(extension::SESSION_TICKET, b"").session(Versions::ALL), TIDE);
+        assert_eq!(message_of_tls12(extension::STATUS_REQUEST, b"ticket").session(Versions::ALL), TIDE);
+        assert_eq!(message_of_tls12(extension::SESSION_TICKET, b"ticket").session(Versions::ALL), None);
     }
 
     #[test]

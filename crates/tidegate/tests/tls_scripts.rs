@@ -170,6 +170,20 @@ fn scripts_keep_sessions() {
 }
 
 #[test]
+fn a_session_in_a_ticket_is_asked_of_no_script() {
+    let http = "lua_shared_dict sessions 1m;
+        ssl_session_fetch_by_lua_block { ngx.shared.sessions:incr('fetched', 1, 0) }";
+    let server = "location / { content_by_lua_block {
+        ngx.print(ngx.var.ssl_session_reused, ' ', ngx.shared.sessions:get 'fetched') } }";
+    let (mut site, authority, port) = site(http, server);
+    site.start();
+    let client = authority.client(&[&TLS12]);
+    assert_eq!(exchange(secure(&client, socket(port), "localhost")).expect("an answer"), ". nil");
+    assert_eq!(exchange(secure(&client, socket(port), "localhost")).expect("an answer"), "r nil");
+    site.quit();
+}
+
+#[test]
 fn a_script_asks_clients_for_certificates() {
     let script = "
         ssl_certificate_by_lua_block {
