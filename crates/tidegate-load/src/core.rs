@@ -99,7 +99,8 @@ impl<'r> Core<'r> {
         if self.is_ending || start > self.now || self.shared.end.is_some_and(|end| start >= end) {
             return None;
         }
-        if !self.shared.take(1) {
+        // Those of the warm-up are not counted.
+        if start >= self.shared.measured_from && !self.shared.take(1) {
             self.is_ending = true;
             return None;
         }
@@ -114,7 +115,9 @@ impl<'r> Core<'r> {
 
     /// A script has put further requests into one message: they count too.
     pub(crate) fn begin_more(&mut self, count: u64) {
-        self.shared.take(count);
+        if self.now >= self.shared.measured_from {
+            self.shared.take(count);
+        }
     }
 
     /// A response is complete. Its request stays under way until [`Self::land`].
@@ -168,6 +171,8 @@ impl<'r> Core<'r> {
     /// Bytes of responses have come.
     #[inline]
     pub(crate) fn received(&mut self, bytes: usize) {
-        self.tally.bytes += bytes as u64;
+        if self.now >= self.shared.measured_from {
+            self.tally.bytes += bytes as u64;
+        }
     }
 }

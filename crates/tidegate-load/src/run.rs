@@ -32,6 +32,8 @@ pub(crate) struct Shared {
     stopped: AtomicBool,
     /// Threads that have not come to their end.
     running: AtomicUsize,
+    /// Seconds that the threads have handed over, all together.
+    handed_over: AtomicU64,
     /// What each thread has counted and the main thread has not taken yet.
     outboxes: Vec<Mutex<Tally>>,
 }
@@ -47,6 +49,7 @@ impl Shared {
             left: plan.number.map(AtomicU64::new),
             stopped: AtomicBool::new(false),
             running: AtomicUsize::new(plan.threads),
+            handed_over: AtomicU64::new(0),
             outboxes: (0..plan.threads).map(|_| Mutex::new(Tally::new(plan.urls.len()))).collect(),
         }
     }
@@ -65,9 +68,10 @@ impl Shared {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Takes what a thread has counted.
-    pub(crate) fn take_over(&self, thread: usize, tally: &Tally) {
+    /// Takes what a thread has counted in so many seconds.
+    pub(crate) fn take_over(&self, thread: usize, tally: &Tally, seconds: u64) {
         self.outbox(thread).add(tally);
+        self.handed_over.fetch_add(seconds, Ordering::Release);
     }
 
     fn outbox(&self, thread: usize) -> MutexGuard<'_, Tally> {
@@ -119,7 +123,13 @@ impl Results {
 }
 
 /// The threads hand over what they have counted at each full second; it is looked at a little later.
-const GRACE: Duration = Duration::from_millis(60);
+const GRACE: Duration = Duration::from_millis(20);
+
+/// A thread that gets no processor is waited for until then.
+const GRACE_MAX: Duration = Duration::from_millis(500);
+
+/// The exit status of a run that was interrupted a second time, as shells have it for Ctrl-C.
+const INTERRUPTED: i32 = 130;
 
 const SIGNAL: Token = Token(0);
 const FINISHED: Token = Token(1);
@@ -162,6 +172,8 @@ pub(crate) fn run(plan: &Plan, scripts: Vec<Script>, live: &mut Live) -> Result<
         let outcomes: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
         (outcomes, seconds)
     });
+    // What follows ends as any program does.
+    let _ = signals.thread_unblock();
     let mut all = Vec::new();
     for outcome in outcomes {
         all.push(outcome.map_err(|_| "a thread has failed".to_owned())?.map_err(fault)?);
@@ -213,18 +225,23 @@ fn watch(plan: &Plan, shared: &Shared, poll: &mut Poll, signal: &SignalFd, live:
     let mut events = Events::with_capacity(4);
     let mut seconds = Vec::new();
     let mut tally = Tally::new(plan.urls.len());
-    let mut since = shared.measured_from;
+    let (mut since, mut number) = (shared.measured_from, 1);
     let mut next = since + SECOND;
     loop {
-        let wait = (next + GRACE).saturating_duration_since(Instant::now());
+        let wait = (next + GRACE).saturating_duration_since(Instant::now()).max(GRACE);
         // An error is an interruption: the loop looks again.
         let _ = poll.poll(&mut events, Some(wait));
         while let Ok(Some(_)) = signal.read_signal() {
-            shared.stopped.store(true, Ordering::Relaxed);
+            if shared.stopped.swap(true, Ordering::Relaxed) {
+                // Twice: a script does not come to an end.
+                live.end();
+                std::process::exit(INTERRUPTED);
+            }
         }
         let now = Instant::now();
         let over = shared.running.load(Ordering::Acquire) == 0;
-        if !over && now < next + GRACE {
+        let is_whole = shared.handed_over.load(Ordering::Acquire) >= plan.threads as u64 * number;
+        if !over && now < next + if is_whole { GRACE } else { GRACE_MAX } {
             continue;
         }
         shared.collect(&mut tally);
@@ -244,6 +261,7 @@ fn watch(plan: &Plan, shared: &Shared, poll: &mut Poll, signal: &SignalFd, live:
         }
         since = next;
         next += SECOND;
+        number += 1;
     }
 }
 

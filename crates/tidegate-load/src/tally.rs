@@ -105,7 +105,7 @@ pub(crate) struct Tally {
     /// By URL, where there are several.
     pub(crate) parts: Vec<Part>,
     pub(crate) failures: Failures,
-    /// Bytes of responses, below TLS.
+    /// Bytes of responses with their heads, after decryption.
     pub(crate) bytes: u64,
     /// Connections that came about.
     pub(crate) opened: u64,

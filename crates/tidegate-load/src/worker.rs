@@ -219,16 +219,17 @@ impl<'r> Worker<'r> {
         self.serve_eager();
         self.rates.sample(now, self.core.tally.all.responses);
         if now >= self.next_second {
-            self.next_second += SECOND * ((now - self.next_second).as_secs() as u32 + 1);
-            self.hand_over();
+            let passed = (now - self.next_second).as_secs() as u32 + 1;
+            self.next_second += SECOND * passed;
+            self.hand_over(passed.into());
         }
     }
 
-    /// Gives what was counted to the main thread.
-    fn hand_over(&mut self) {
+    /// Gives what was counted in some seconds to the main thread.
+    fn hand_over(&mut self, seconds: u64) {
         let tally = &mut self.core.tally;
         self.rates.responses += tally.all.responses;
-        self.shared.take_over(self.number, tally);
+        self.shared.take_over(self.number, tally, seconds);
         self.total.add(tally);
         tally.reset();
     }
@@ -242,7 +243,7 @@ impl<'r> Worker<'r> {
     }
 
     fn finish(mut self) -> Outcome {
-        self.hand_over();
+        self.hand_over(0);
         let unsent = match (&self.core.pace, self.shared.end) {
             (Pace::Even(schedule), Some(end)) if !self.shared.is_stopped() => schedule.left_before(end),
             (Pace::Even(schedule), _) if self.shared.is_stopped() => schedule.left_before(self.core.now),
@@ -262,5 +263,23 @@ impl Rates {
         let responses = self.responses + current;
         self.samples.push(((responses - self.seen) as f64 / span.as_secs_f64()) as u64);
         (self.since, self.seen) = (now, responses);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_of_a_day_are_kept() {
+        let begin = Instant::now();
+        let mut rates = Rates { since: begin, responses: 0, seen: 0, samples: Vec::new() };
+        for number in 1..=SAMPLES_MAX as u32 + 10 {
+            // Too early for a sample.
+            rates.sample(begin + SWEEP * number - SWEEP / 2, u64::from(number) * 7);
+            rates.sample(begin + SWEEP * number, u64::from(number) * 7);
+        }
+        assert_eq!((rates.samples.len(), rates.samples[0]), (SAMPLES_MAX, 70));
+        assert!(rates.samples.iter().all(|sample| (69..=70).contains(sample)));
     }
 }

@@ -103,6 +103,8 @@ fn connections_are_kept_or_not() {
     let new = report(&["-c", "4", "-n", "50", "--no-keep-alive", &url]);
     all_well(&new, 50);
     assert_eq!(new["connections_opened"], 50);
+    // Requests of the warm-up are others.
+    all_well(&report(&["-c", "2", "-n", "50", "--warm-up", "50ms", &url]), 50);
     // By time, with a warm-up; the text.
     let output = load(&["-c", "2", "-d", "200ms", "--warm-up", "50ms", "--latency", "-q", &url]);
     let text = String::from_utf8_lossy(&output.stdout);
@@ -333,7 +335,8 @@ end
 fn scripts_of_wrk() {
     let site = site(
         "http2 on; location /echo { content_by_lua_block { ngx.req.read_body() ngx.header.X_Seen = ngx.var.http_x_init \
-         ngx.print(ngx.req.get_method(), ' ', ngx.req.get_body_data() or ngx.var.args) } }",
+         ngx.print(ngx.req.get_method(), ' ', ngx.req.get_body_data() or ngx.var.args) } } \
+         location /large { content_by_lua_block { local mb = ('x'):rep(2^20) for i = 1, 70 do ngx.print(mb) ngx.flush(true) end } }",
     );
     let url = format!("http://127.0.0.1:{}/", site.port);
     let file = site.dir.join("script.lua");
@@ -356,6 +359,11 @@ fn scripts_of_wrk() {
     let (out, said) =
         run("function delay() return 1 end function response() wrk.thread:stop() end", &["-d", "60", &url]);
     assert!(out.contains("403: "), "{out}{said}");
+    // More of a body than a script sees.
+    let large =
+        "function response(status, headers, body) if #body < 64 * 2^20 or #body > 65 * 2^20 then error('size') end end";
+    let (out, said) = run(large, &["-n", "1", "-c", "1", "--timeout", "1m", &format!("{url}large")]);
+    assert!(out.contains("200: 1") && said.is_empty(), "{out}{said}");
     // Scripts that cannot go on.
     for (script, expected) in [
         ("syntax error", "script.lua:1: "),
@@ -389,6 +397,24 @@ fn interrupted_it_reports_what_there_is() {
         text.contains(" s, interrupted\n") && text.contains("200: ") && text.contains("\nRequests/sec: "),
         "{text}"
     );
+}
+
+#[test]
+fn a_script_without_end_is_interrupted_twice() {
+    let site = site("location / { return 200 hello; }");
+    let file = site.dir.join("script.lua");
+    std::fs::write(&file, "function response() io.stderr:write('in it\\n') while true do end end").expect("written");
+    let mut command = binary();
+    command.args(["load", "-q", "-s", file.to_str().expect("text"), &format!("http://127.0.0.1:{}/", site.port)]);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("begun");
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    assert_eq!(line, "in it\n");
+    let pid = Pid::from_raw(child.id().try_into().expect("a process number"));
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        kill(pid, signal).expect("delivered");
+    }
+    assert_eq!(support::finish(child).status.code(), Some(130));
 }
 
 #[test]
