@@ -41,6 +41,16 @@ impl Demo {
         String::from_utf8_lossy(&answer).into_owned()
     }
 
+    #[track_caller]
+    fn posts(&self, path: &str, body: &str) {
+        let mut socket = connect(self.port).expect("the demo listens");
+        let length = body.len();
+        write!(socket, "POST {path} HTTP/1.0\r\nHost: demo\r\nContent-Length: {length}\r\n\r\n{body}").expect("sent");
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).expect("read");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+    }
+
     /// The lines of an event stream, from where it begins to tell of commits.
     fn events(&self, path: &str) -> impl Iterator<Item = std::io::Result<String>> {
         let mut socket = connect(self.port).expect("the demo listens");
@@ -121,6 +131,10 @@ fn every_example_answers() {
         let answer = demo.get(target);
         assert!(answer.starts_with("HTTP/1.1 400") && answer.contains(why), "{target}: {answer}");
     }
+    demo.posts("/queues/letters/batch", r#"[{"body":"a"},{"body":"b"}]"#);
+    eventually("the worker has written the letters", || demo.get("/written").contains("\r\n2\n").then_some(()));
+    // The last one is done when the worker asks for the next.
+    eventually("the queue is empty", || demo.get("/queues/letters").contains(r#""ready":0,"leased":0,"#).then_some(()));
     demo.check("/nginx.conf", "location = /cities {");
     demo.check("/retwis/", "action=\"/retwis/register\"");
     demo.check("/retwis/timeline", "Nothing here yet.");
