@@ -226,8 +226,15 @@ impl Broker {
                 }
                 state.last_lease = state.last_lease.wrapping_add(1);
                 let deadline_ms = now.saturating_add(waiter.lease_ms);
-                let number = state.last_lease;
-                let held = Held { number, queue: name.clone(), place, deadline_ms, is_settling: false, hands: None };
+                let held = Held {
+                    number: state.last_lease,
+                    queue: name.clone(),
+                    place,
+                    deadline_ms,
+                    is_settling: false,
+                    is_plain: false,
+                    hands: None,
+                };
                 state.leases.insert(place.id, held);
                 self.limit(&mut state.deadlines, deadline_ms, place.id);
                 grants.push(Grant { place, number: state.last_lease });

@@ -19,6 +19,8 @@ pub(crate) struct Held {
     pub(crate) is_settling: bool,
     /// In whose hands it is, if that consumer wants to know when it is not any more.
     pub(crate) hands: Option<Arc<Hands>>,
+    /// Whoever has read the message knows that nothing depends on its end.
+    pub(crate) is_plain: bool,
 }
 
 /// What somebody in line was given.
@@ -107,6 +109,14 @@ impl Lease {
         self.broker.state().leases.get(&self.place.id).is_none_or(|held| held.number != self.number)
     }
 
+    /// Whoever settles it need not look at the message: nothing depends on its end.
+    pub fn note_plain(&self) {
+        let mut state = self.broker.state();
+        if let Some(held) = state.leases.get_mut(&self.place.id).filter(|held| held.number == self.number) {
+            held.is_plain = true;
+        }
+    }
+
     /// The consumer has it until it settles it, or its time is over.
     pub fn keep(mut self) {
         self.is_over = true;
@@ -143,6 +153,7 @@ pub struct Settling {
     broker: Arc<Broker>,
     queue: Arc<str>,
     place: Place,
+    is_plain: bool,
     is_over: bool,
 }
 
@@ -152,8 +163,9 @@ impl Settling {
         let held = state.leases.get_mut(&message).filter(|held| !held.is_settling)?;
         held.is_settling = true;
         let (queue, place, deadline_ms) = (held.queue.clone(), held.place, held.deadline_ms);
+        let is_plain = held.is_plain;
         state.deadlines.remove(&(deadline_ms, message));
-        Some(Settling { broker: broker.clone(), queue, place, is_over: false })
+        Some(Settling { broker: broker.clone(), queue, place, is_plain, is_over: false })
     }
 
     /// The queue.
@@ -164,6 +176,11 @@ impl Settling {
     /// Where the message stood in it.
     pub fn place(&self) -> Place {
         self.place
+    }
+
+    /// Whether [`Lease::note_plain`] was said of it.
+    pub fn is_plain(&self) -> bool {
+        self.is_plain
     }
 
     /// The message waits no more: it is gone, or is to wait later.
@@ -213,9 +230,10 @@ impl Broker {
         let known = state.queue(&name);
         known.window.remove(place);
         known.leased += 1;
-        state
-            .leases
-            .insert(place.id, Held { number, queue: name, place, deadline_ms, is_settling: false, hands: None });
+        state.leases.insert(
+            place.id,
+            Held { number, queue: name, place, deadline_ms, is_settling: false, hands: None, is_plain: false },
+        );
         self.limit(&mut state.deadlines, deadline_ms, place.id);
         Some(Lease::new(self, Grant { place, number }))
     }

@@ -1,6 +1,6 @@
 //! `kill -9` of a server while messages are published and consumed through all doors: HTTP, beanstalkd's protocol, and rows of SQL that are
-//! committed together with those that they are about. Nothing that was acknowledged is lost or comes again, and nobody is given a
-//! message that another one has.
+//! committed together with those that they are about. Nothing that was acknowledged is lost or comes again, nobody is given a
+//! message that another one has, and messages of one ordering key come in their order.
 //!
 //! `TIDEGATE_CRASH_ROUNDS` sets how often (3 otherwise).
 
@@ -9,7 +9,7 @@
 mod mysql_client;
 mod support;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
@@ -35,11 +35,18 @@ enum Door {
 
 const DOORS: [Door; 3] = [Door::Http, Door::Beanstalk, Door::Outbox];
 
+/// The ordering key of a message: those of rows have one, as one client after the other writes them.
+fn key_of(number: u64) -> Option<u64> {
+    (number % 3 == Door::Outbox as u64).then_some(number / 3 % 4)
+}
+
 /// What is known of messages, by their numbers.
 #[derive(Default)]
 struct Known {
     /// Whose publishing was acknowledged.
     published: HashSet<u64>,
+    /// The last one that was given of each key.
+    last: HashMap<u64, u64>,
     /// That a consumer has, in this life of the server.
     held: HashSet<u64>,
     /// That a consumer has told to be done.
@@ -53,6 +60,10 @@ impl Known {
     fn given(&mut self, number: u64) {
         assert!(self.held.insert(number), "{number} is with two consumers");
         assert!(!self.done.contains(&number), "{number} was done");
+        if let Some(key) = key_of(number) {
+            let last = self.last.insert(key, number).unwrap_or_default();
+            assert!(last <= number, "{number} came behind {last} of its key");
+        }
     }
 
     /// The consumer is about to say that it is done.
@@ -140,10 +151,11 @@ fn publish(world: &World, door: Door) {
 
 /// An order and its message, in one transaction.
 fn order(client: &mut Client, number: u64) -> Option<()> {
+    let key = key_of(number).expect("a key");
     for sql in [
         "BEGIN",
         &format!("INSERT INTO orders VALUES ({number})"),
-        &format!("INSERT INTO tidegate_outbox (queue, body) VALUES ('jobs', '{number}')"),
+        &format!("INSERT INTO tidegate_outbox (queue, body, ordering_key) VALUES ('jobs', '{number}', '{key}')"),
         "COMMIT",
     ] {
         client.command(3, sql.as_bytes());

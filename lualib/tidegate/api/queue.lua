@@ -31,7 +31,7 @@ local function checked(options, name)
         headers = next(fields) and require("cjson").encode(fields) or nil
     end
     for option, value in pairs(options) do
-        if option ~= "headers" and option ~= "unique" then
+        if option ~= "headers" and option ~= "unique" and option ~= "ordering_key" then
             if option ~= "priority" and option ~= "delay" and option ~= "ttl" and option ~= "result" then
                 return fail("unknown option \"" .. tostring(option) .. "\"")
             end
@@ -55,9 +55,10 @@ local function publish_in(transaction, queue, body, options)
         return fail("bad option \"result\" (a message of a transaction has none)")
     end
     local done, message, code, state = transaction:exec(
-        "INSERT INTO tidegate_outbox (queue, body, priority, delay_ms, ttl_ms, unique_key, headers) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO tidegate_outbox (queue, body, priority, delay_ms, ttl_ms, unique_key, headers, ordering_key) "
+            .. "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         queue, body, tonumber(options.priority) or 1024, milliseconds(options.delay) or 0, milliseconds(options.ttl),
-        options.unique, headers)
+        options.unique, headers, options.ordering_key and tostring(options.ordering_key))
     if not done then
         return nil, message, code, state
     end
@@ -88,6 +89,7 @@ function _M.publish(queue, body, options)
     add("ttl", options.ttl and milliseconds(options.ttl) .. "ms")
     add("result", options.result and milliseconds(options.result) .. "ms")
     add("unique", options.unique and tostring(options.unique))
+    add("ordering_key", options.ordering_key and tostring(options.ordering_key))
     return settle(native.publish(queue, body, headers, unpack(parameters, 1, count)))
 end
 

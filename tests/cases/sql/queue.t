@@ -186,7 +186,7 @@ GET /
 400 {"error":"a queue's name has 1 to 200 letters, digits and characters of \".\", \"_\", \"-\", \":\""}
 400 {"error":"a queue's name has 1 to 200 letters, digits and characters of \".\", \"_\", \"-\", \":\""}
 204 
-200 {"queue":"a","ready":0,"leased":0,"delayed":0,"dead":0,"waiting_consumers":0,"paused":false,"attempts_max":0,"subscribers_only":false,"length_max":0,"age_max_ms":0,"overflow":"reject"}
+200 {"queue":"a","ready":0,"leased":0,"delayed":0,"blocked":0,"dead":0,"waiting_consumers":0,"paused":false,"attempts_max":0,"subscribers_only":false,"length_max":0,"age_max_ms":0,"overflow":"reject"}
 
 === TEST 3: scripts publish, pull and settle
 --- tidegate_only

@@ -164,6 +164,10 @@ fn push_messages(pulled: Vec<Taken>, lua: &mut Lua) -> CResult {
         lua.raw_set_field(table, b"published");
         lua.push_bytes(&message.body);
         lua.raw_set_field(table, b"body");
+        if let Some(key) = &message.ordering_key {
+            lua.push_bytes(key);
+            lua.raw_set_field(table, b"ordering_key");
+        }
         if let Some(headers) = &message.headers {
             lua.push_bytes(headers);
             lua.raw_set_field(table, b"headers");

@@ -11,11 +11,12 @@ use super::{
     answer::{Refused, send, write_list, write_message},
     api::{Call, Failure, count},
     counts::{Count, Spot},
-    limits::{Overflow, spot_of},
+    limits::Overflow,
     message::time_ms,
+    ordering::without_key,
     store::{Store, StoreError},
     subscriptions::{SubscribeError, queue_of},
-    tables::{DEAD, DELAYED, READY},
+    tables::{BLOCKED, DEAD, DELAYED, READY},
 };
 
 /// Messages that share a commit, and that one answer lists.
@@ -37,11 +38,12 @@ async fn tell(call: &Call) -> Result<String, StoreError> {
     let Counts { waiting_consumers, leased } = call.store.broker().counts(&call.queue);
     let queue = &call.queue;
     Ok(format!(
-        "{{\"queue\":\"{queue}\",\"ready\":{},\"leased\":{leased},\"delayed\":{},\"dead\":{},\
+        "{{\"queue\":\"{queue}\",\"ready\":{},\"leased\":{leased},\"delayed\":{},\"blocked\":{},\"dead\":{},\
          \"waiting_consumers\":{waiting_consumers},\"paused\":{},\"attempts_max\":{},\"subscribers_only\":{},\
          \"length_max\":{},\"age_max_ms\":{},\"overflow\":\"{}\"}}\n",
         count.ready.saturating_sub(leased as u64),
         count.delayed,
+        count.blocked,
         count.dead,
         settings.is_paused,
         settings.attempts_max,
@@ -143,7 +145,9 @@ pub(super) async fn purge(call: Call) -> Result<Step, Failure> {
     call.each_param(|_, _| Ok(false))?;
     let purged = async {
         Ok::<_, StoreError>(
-            call.store.delete_all(&call.queue, READY, &[]).await?
+            // In this order: none of those that are blocked gets a turn by the end of another one.
+            call.store.delete_all(&call.queue, BLOCKED, &[]).await?
+                + call.store.delete_all(&call.queue, READY, &[]).await?
                 + call.store.delete_all(&call.queue, DELAYED, &[]).await?,
         )
     };
@@ -235,21 +239,24 @@ impl Store {
             let places = self.places(queue, state, after, TOGETHER_MAX as u64).await?;
             let Some(last) = places.last() else { return Ok(deleted) };
             after = Some(*last);
-            let free: Vec<[Value<'_>; 1]> =
-                places.iter().filter(|place| is_wanted(place)).map(|place| [Value::Uint(place.id)]).collect();
-            let open = self.open().await?;
-            let tables = open.tables.clone();
-            let mut changing = self.changing([queue]).await;
-            // One that is in another state meanwhile is another one's.
-            let filters = [in_state(state)];
-            let rows = |key| Rows { filters: &filters, ..Rows::with_key(key) };
-            let requests: Vec<_> =
-                free.iter().map(|key| (&tables.end, Request::Delete(rows(key), Answer::OldRows))).collect();
-            let ended = self.carry_out(open, &requests).await?;
-            ended.rows.iter().for_each(|row| changing.moved(queue, spot_of(row), None));
-            changing.certain();
-            deleted += ended.rows.len() as u64;
+            let free: Vec<u64> = places.iter().filter(|place| is_wanted(place)).map(|place| place.id).collect();
+            deleted += self.with_room(async || self.delete_together(queue, state, &free).await).await?;
             self.home.waiters.tell(places.iter().map(|place| place.id));
+        }
+    }
+
+    /// Deletes those of these messages that are in a state; one that is in another state meanwhile is another one's. A turn passes on.
+    async fn delete_together(&self, queue: &str, state: i64, ids: &[u64]) -> Result<u64, StoreError> {
+        let mut changing = self.changing([queue]).await;
+        match self.end_messages(ids, Some(in_state(state)), &mut changing).await {
+            Ok(ended) => {
+                changing.certain();
+                Ok(ended.into_iter().filter(|ended| *ended).count() as u64)
+            }
+            Err(error) => {
+                drop(changing);
+                Err(error)
+            }
         }
     }
 
@@ -273,7 +280,7 @@ impl Store {
             after = Some(*last);
             let meant = || places.iter().filter(|place| is_meant(only, place));
             let keys: Vec<[Value<'_>; 1]> = meant().map(|place| [Value::Uint(place.id)]).collect();
-            let filters = [in_state(DEAD)];
+            let filters = [in_state(DEAD), without_key()];
             let rows = |key| Rows { filters: &filters, ..Rows::with_key(key) };
             let open = self.open().await?;
             let tables = open.tables.clone();
@@ -288,6 +295,27 @@ impl Store {
             changing.certain();
             sent.iter().for_each(|place| self.broker().waits(queue, *place));
             resent += sent.len() as u64;
+            let left: Vec<u64> =
+                meant().map(|place| place.id).filter(|id| !sent.iter().any(|one| one.id == *id)).collect();
+            let keyed = if left.is_empty() { left } else { self.keyed_of(&left).await? };
+            for place in meant().filter(|place| keyed.contains(&place.id)) {
+                resent += u64::from(self.with_room(async || self.resend_one(queue, *place).await).await?);
+            }
+        }
+    }
+
+    /// Lets a dead message of a key wait again; answers whether it was dead.
+    async fn resend_one(&self, queue: &str, place: Place) -> Result<bool, StoreError> {
+        let mut changing = self.changing([queue]).await;
+        match self.resend_keyed(queue, place, &mut changing).await {
+            Ok(is_sent) => {
+                changing.certain();
+                Ok(is_sent)
+            }
+            Err(error) => {
+                self.failed(&error, changing);
+                Err(error)
+            }
         }
     }
 }

@@ -82,7 +82,7 @@ pub(super) fn write_list<T>(list: impl IntoIterator<Item = T>, out: &mut Vec<u8>
 
 /// Writes a message; with a receipt if somebody has it from now on.
 pub(super) fn write_message(message: &Message, receipt: Option<Receipt>, out: &mut Vec<u8>) {
-    let Message { id, priority, published_ms, attempts, headers, body } = message;
+    let Message { id, priority, published_ms, attempts, headers, body, ordering_key, .. } = message;
     let _ = write!(out, "{{\"id\":{id}");
     if let Some(receipt) = receipt {
         let _ = write!(out, ",\"receipt\":\"{receipt}\"");
@@ -91,6 +91,10 @@ pub(super) fn write_message(message: &Message, receipt: Option<Receipt>, out: &m
     if let Some(headers) = headers {
         out.extend_from_slice(b",\"headers\":");
         out.extend_from_slice(headers);
+    }
+    if let Some(key) = ordering_key {
+        out.extend_from_slice(b",\"ordering_key\":");
+        append_string(out, key, TextOptions::default());
     }
     if std::str::from_utf8(body).is_ok() {
         out.extend_from_slice(b",\"body\":");

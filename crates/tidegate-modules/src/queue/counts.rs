@@ -8,7 +8,9 @@
 //!    ([`Changing`]). Whoever has it alone finds counts and rows that belong together.
 //! 2. A change of which nobody knows whether it has come about leaves its room taken. Its queues are doubtful until they are counted
 //!    anew: never are there more messages than the counts and the room that is taken say.
-//! 3. Room is taken before the commit that fills it, and given back when there will be none: a limit holds at each commit.
+//! 3. A message may be found, and come to its end, before the one who has stored it has told the counts: they are sums, which are true
+//!    when both have told.
+//! 4. Room is taken before the commit that fills it, and given back when there will be none: a limit holds at each commit.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -18,6 +20,7 @@ use std::{
     },
 };
 
+use tidegate_queue::Place;
 use tidegate_rows::{Execute, Statement};
 use tidegate_sql::Session;
 use tokio::sync::{Notify, OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard, futures::Notified};
@@ -26,7 +29,7 @@ use super::{
     gather::{Gather, bytes, number},
     limits::{Limits, Overflow},
     store::{Home, Store, StoreError},
-    tables::{DEAD, DELAYED, READY},
+    tables::{BLOCKED, DEAD, DELAYED, READY},
 };
 
 /// Messages of a smaller priority are urgent.
@@ -42,6 +45,8 @@ pub(super) struct Count {
     pub(super) urgent: u64,
     pub(super) delayed: u64,
     pub(super) dead: u64,
+    /// Those that wait for another one of their ordering key.
+    pub(super) blocked: u64,
 }
 
 /// Where a message stands, as far as it counts.
@@ -92,7 +97,7 @@ impl Count {
 
     /// Messages that are not dead.
     pub(super) fn waiting(&self) -> u64 {
-        self.ready + self.delayed
+        self.ready + self.delayed + self.blocked
     }
 
     fn change(&mut self, spot: Spot, change: impl Fn(u64) -> u64) {
@@ -105,6 +110,7 @@ impl Count {
             }
             DELAYED => self.delayed = change(self.delayed),
             DEAD => self.dead = change(self.dead),
+            BLOCKED => self.blocked = change(self.blocked),
             _ => {}
         }
     }
@@ -114,12 +120,22 @@ impl Count {
         self.urgent += other.urgent;
         self.delayed += other.delayed;
         self.dead += other.dead;
+        self.blocked += other.blocked;
     }
 }
 
 impl Known {
     fn is_nothing(&self) -> bool {
-        self.count.total() == 0 && self.taken == 0
+        self.count == Count::default() && self.taken == 0
+    }
+
+    /// The numbers as they are told. A message may be found, and be done, before whoever has stored it says so: until then it is
+    /// missing from a number, which may be less than nothing.
+    fn told(&self) -> Count {
+        let told = |count: u64| if count > i64::MAX as u64 { 0 } else { count };
+        let Count { ready, urgent, delayed, dead, blocked } = self.count;
+        let [ready, urgent, delayed, dead, blocked] = [ready, urgent, delayed, dead, blocked].map(told);
+        Count { ready, urgent, delayed, dead, blocked }
     }
 
     /// Takes room for messages; answers what is too much then.
@@ -128,16 +144,17 @@ impl Known {
         if limits.length_max == 0 {
             return Excess::default();
         }
+        let count = self.told();
         let over = |there: u64, leaving: u64| there.saturating_sub(leaving).saturating_sub(limits.length_max);
         let excess = match limits.overflow {
             Overflow::Reject | Overflow::DropOldest => {
-                let messages = over(self.count.total() + self.taken, self.leaving.messages);
+                let messages = over(count.total() + self.taken, self.leaving.messages);
                 Excess { messages, dead: 0 }
             }
             Overflow::DeadLetter => {
-                let messages = over(self.count.waiting() + self.taken, self.leaving.messages);
+                let messages = over(count.waiting() + self.taken, self.leaving.messages);
                 let dying = if messages == 0 { 0 } else { self.leaving.messages + messages };
-                let dead = if dying == 0 { 0 } else { over(self.count.dead + dying, self.leaving.dead) };
+                let dead = if dying == 0 { 0 } else { over(count.dead + dying, self.leaving.dead) };
                 Excess { messages, dead }
             }
         };
@@ -156,19 +173,19 @@ impl Known {
 impl Counts {
     /// The messages of a queue.
     pub(super) fn of(&self, queue: &str) -> Count {
-        self.known().get(queue).map(|known| known.count).unwrap_or_default()
+        self.known().get(queue).map(Known::told).unwrap_or_default()
     }
 
     /// Those of all queues together.
     pub(super) fn of_all(&self) -> Count {
         let mut all = Count::default();
-        self.known().values().for_each(|known| all.add(&known.count));
+        self.known().values().for_each(|known| all.add(&known.told()));
         all
     }
 
     /// The queues that have messages, by their names.
     pub(super) fn queues(&self) -> Vec<(String, Count)> {
-        let with_messages = |(name, known): (&String, &Known)| Some((name.clone(), known.count)).filter(has_messages);
+        let with_messages = |(name, known): (&String, &Known)| Some((name.clone(), known.told())).filter(has_messages);
         let mut queues: Vec<_> = self.known().iter().filter_map(with_messages).collect();
         queues.sort_unstable_by(|one, other| one.0.cmp(&other.0));
         queues
@@ -283,6 +300,7 @@ async fn counted(session: &mut Session, queue: Option<&str>) -> Result<Vec<(Stri
             READY => (count.ready, count.urgent) = (of_state, number(row.get(3))),
             DELAYED => count.delayed = of_state,
             DEAD => count.dead = of_state,
+            BLOCKED => count.blocked = of_state,
             _ => {}
         }
     }
@@ -296,6 +314,9 @@ pub(super) struct Changing<'a> {
     queues: BTreeSet<String>,
     room: Vec<(String, u64, Excess)>,
     moves: Vec<(String, Option<Spot>, Option<Spot>)>,
+    /// Messages that are to be had from the commit on.
+    coming: Vec<(String, Place)>,
+    is_due_changed: bool,
     _gate: RwLockReadGuard<'a, ()>,
 }
 
@@ -304,7 +325,15 @@ impl Store {
     pub(super) async fn changing(&self, queues: impl IntoIterator<Item = impl Into<String>>) -> Changing<'_> {
         let gate = self.home.counts.gate.read().await;
         let queues = queues.into_iter().map(Into::into).collect();
-        Changing { home: &self.home, queues, room: Vec::new(), moves: Vec::new(), _gate: gate }
+        Changing {
+            home: &self.home,
+            queues,
+            room: Vec::new(),
+            moves: Vec::new(),
+            coming: Vec::new(),
+            is_due_changed: false,
+            _gate: gate,
+        }
     }
 }
 
@@ -330,10 +359,28 @@ impl Changing<'_> {
         }
     }
 
+    /// A message comes into this state with the commit: those who wait hear of it then.
+    pub(super) fn comes(&mut self, queue: &str, place: Place, state: i64) {
+        match state {
+            READY => self.coming.push((queue.to_owned(), place)),
+            DELAYED => self.is_due_changed = true,
+            _ => {}
+        }
+    }
+
+    /// A message has a time with which something happens to it.
+    pub(super) fn is_timed(&mut self) {
+        self.is_due_changed = true;
+    }
+
     /// The commit has come about, with all that was said of it.
     pub(super) fn certain(mut self) {
         let moves = std::mem::take(&mut self.moves);
         self.end(&moves);
+        self.coming.drain(..).for_each(|(queue, place)| self.home.broker.waits(&queue, place));
+        if self.is_due_changed {
+            self.home.due_changed.notify_one();
+        }
     }
 
     /// There was no commit, and there will be none.
@@ -356,10 +403,10 @@ impl Changing<'_> {
             }
             let Some(known) = known.get_mut(queue) else { continue };
             if let Some(from) = from {
-                known.count.change(*from, |count| count.saturating_sub(1));
+                known.count.change(*from, |count| count.wrapping_sub(1));
             }
             if let Some(to) = to {
-                known.count.change(*to, |count| count + 1);
+                known.count.change(*to, |count| count.wrapping_add(1));
             }
         }
         for queue in std::mem::take(&mut self.queues) {
@@ -424,13 +471,22 @@ mod tests {
     }
 
     #[test]
+    fn an_end_may_be_told_before_the_beginning() {
+        let (mut known, spot) = (Known::default(), Spot { state: READY, priority: 5 });
+        known.count.change(spot, |count| count.wrapping_sub(1));
+        assert_eq!((known.told(), known.is_nothing()), (Count::default(), false));
+        known.count.change(spot, |count| count.wrapping_add(1));
+        assert!(known.is_nothing());
+    }
+
+    #[test]
     fn moves_are_counted_by_state_and_urgency() {
         let mut count = Count::default();
         let spot = |state, priority| Spot { state, priority };
         for one in [spot(READY, 5), spot(READY, 1024), spot(DELAYED, 5), spot(DEAD, 5)] {
             count.change(one, |count| count + 1);
         }
-        assert_eq!(count, Count { ready: 2, urgent: 1, delayed: 1, dead: 1 });
+        assert_eq!(count, Count { ready: 2, urgent: 1, delayed: 1, dead: 1, blocked: 0 });
         assert_eq!((count.total(), count.waiting()), (4, 3));
         count.change(spot(READY, 5), |count| count - 1);
         assert_eq!((count.ready, count.urgent), (1, 0));

@@ -107,8 +107,8 @@ async fn list(store: &Store) -> Result<Answer, StoreError> {
     store.give_back(store.open().await?);
     let queues = store.home.counts.queues();
     let told = |(queue, count): (String, Count)| {
-        let Count { ready, delayed, dead, .. } = count;
-        let told = serde_json::json!({ "queue": queue, "waiting": ready, "delayed": delayed, "dead": dead });
+        let Count { ready, delayed, dead, blocked, .. } = count;
+        let told = serde_json::json!({ "queue": queue, "waiting": ready + blocked, "delayed": delayed, "dead": dead });
         told.to_string().into_bytes()
     };
     Ok(Answer { count: queues.len() as u64, messages: queues.into_iter().map(told).collect() })

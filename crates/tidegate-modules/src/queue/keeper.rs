@@ -4,6 +4,7 @@
 //! earlier one comes into being.
 
 use std::{
+    cell::Cell,
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
     time::Duration,
@@ -17,18 +18,18 @@ use tidegate_queue::{Place, Settling};
 use tidegate_rows::{Param, Value};
 use tidegate_sql::{
     Listening,
-    table::{Answer, Change, Comparison, OpenTable, Request, Rows},
+    table::{Answer, Comparison, OpenTable, Request, Revise, Revision, Rows},
 };
 
 use super::{
-    admin::in_state,
     counts::Spot,
-    gather::{bytes, number},
-    limits::{Dies, spot_of},
+    gather::{Gather, bytes, number},
+    limits::Dies,
     results,
     store::{Store, StoreError},
     tables::{DEAD, DELAYED, READY, SCHEDULES, SCHEMA, SETTINGS, SUBSCRIPTIONS, Tables},
 };
+use crate::database::schemas::execute;
 
 /// Messages that share a commit.
 const TOGETHER_MAX: usize = 256;
@@ -201,6 +202,22 @@ fn until(time_ms: u64) -> Duration {
     Duration::from_millis(time_ms.saturating_sub(clock::now_ms()))
 }
 
+/// What a time that has come does to a message: a delayed one is ready, a blocked one waits for nothing but its turn.
+#[derive(Debug)]
+struct Wake(Cell<bool>);
+
+impl Revise for Wake {
+    fn revise(&self, old: Option<&[Param]>) -> Revision {
+        let state = old.map(|old| number(old.first()));
+        self.0.set(state == Some(DELAYED.unsigned_abs()));
+        match state {
+            Some(_) if self.0.get() => Revision::Put(vec![Param::Int(READY), Param::Null]),
+            Some(state) => Revision::Put(vec![Param::Uint(state), Param::Null]),
+            None => Revision::Keep,
+        }
+    }
+}
+
 /// Lets messages wait whose time has come. Answers the time until the next one's.
 async fn wake_delayed(store: &Rc<Store>) -> Result<Duration, StoreError> {
     loop {
@@ -210,22 +227,22 @@ async fn wake_delayed(store: &Rc<Store>) -> Result<Duration, StoreError> {
             return Ok(first.first().map_or(SLEEP_MAX, |next| until(next.time_ms)));
         };
         let keys: Vec<_> = due.iter().map(|timed| [Value::Uint(timed.place.id)]).collect();
-        let changes = [Change::Set(Value::Int(READY)), Change::Set(Value::Null)];
-        let filters = [in_state(DELAYED)];
-        let rows = |key| Rows { filters: &filters, ..Rows::with_key(key) };
+        let wakes: Vec<Wake> = keys.iter().map(|_| Wake(Cell::new(false))).collect();
         let open = store.open().await?;
         let tables = open.tables.clone();
-        let requests: Vec<_> =
-            keys.iter().map(|key| (&tables.wake, Request::Update(rows(key), &changes, Answer::Number))).collect();
+        let requests: Vec<_> = keys
+            .iter()
+            .zip(&wakes)
+            .map(|(key, wake)| (&tables.wake, Request::Revise(Rows::with_key(key), wake)))
+            .collect();
         let mut changing = store.changing(due.iter().map(|timed| &*timed.queue)).await;
-        let ended = store.carry_out(open, &requests).await?.ended;
-        let woken = || due.iter().zip(&ended).filter(|(_, ended)| matches!(ended, Ok(1..))).map(|(timed, _)| timed);
-        for Timed { queue, place, .. } in woken() {
+        store.carry_out(open, &requests).await?;
+        for (Timed { queue, place, .. }, _) in due.iter().zip(&wakes).filter(|(_, wake)| wake.0.get()) {
             let spot = |state| Some(Spot { state, priority: place.priority });
             changing.moved(queue, spot(DELAYED), spot(READY));
+            changing.comes(queue, *place, READY);
         }
         changing.certain();
-        woken().for_each(|timed| store.broker().waits(&timed.queue, timed.place));
     }
 }
 
@@ -248,36 +265,39 @@ async fn drop_expired(store: &Rc<Store>) -> Result<Duration, StoreError> {
 
 async fn delete_unleased(store: &Rc<Store>, over: &[&Timed]) -> Result<usize, StoreError> {
     let broker = store.broker();
-    let mut free: Vec<(&Timed, Option<Dies>)> = Vec::new();
+    let mut free: Vec<(&Timed, bool)> = Vec::new();
     for timed in over.iter().filter(|timed| !broker.is_leased(timed.place.id)) {
-        let is_too_old = store.limits(&timed.queue).await?.lets_die(timed.published_ms);
-        free.push((timed, is_too_old.then(|| Dies::new(REASON_OLD))));
+        free.push((timed, store.limits(&timed.queue).await?.lets_die(timed.published_ms)));
     }
-    let keys: Vec<_> = free.iter().map(|(timed, _)| [Value::Uint(timed.place.id)]).collect();
-    if keys.is_empty() {
+    if free.is_empty() {
         return Ok(0);
     }
-    let open = store.open().await?;
-    let tables = open.tables.clone();
-    let mut changing = store.changing(over.iter().map(|timed| &*timed.queue)).await;
-    let mut requests = Vec::with_capacity(free.len());
-    for ((_, lets_die), key) in free.iter().zip(&keys) {
-        requests.push(match lets_die {
-            Some(dies) => (&tables.die, Request::Revise(Rows::with_key(key), dies)),
-            None => (&tables.end, Request::Delete(Rows::with_key(key), Answer::OldRows)),
-        });
+    store.with_room(async || delete_together(store, &free).await).await?;
+    store.home.waiters.tell(over.iter().map(|timed| timed.place.id));
+    Ok(free.len())
+}
+
+/// Deletes messages, or lets them die.
+async fn delete_together(store: &Rc<Store>, over: &[(&Timed, bool)]) -> Result<(), StoreError> {
+    let mut changing = store.changing(over.iter().map(|(timed, _)| &*timed.queue)).await;
+    let gone: Vec<u64> = over.iter().filter(|(_, dies)| !dies).map(|(timed, _)| timed.place.id).collect();
+    if !gone.is_empty() {
+        store.end_messages(&gone, None, &mut changing).await?;
     }
-    let deleted = store.carry_out(open, &requests).await?;
-    for row in &deleted.rows {
-        let queue = bytes(row.get(2)).unwrap_or_default();
-        changing.moved(&String::from_utf8_lossy(&queue), spot_of(row), None);
-    }
-    for (timed, dies) in &free {
-        if let Some(from) = dies.as_ref().and_then(|dies| dies.from.get()) {
+    for (timed, _) in over.iter().filter(|(_, dies)| *dies) {
+        let mut open = store.open().await?;
+        let (tables, dies) = (open.tables.clone(), Dies::new(REASON_OLD));
+        let key = [Value::Uint(timed.place.id)];
+        execute(&mut open.session, b"BEGIN").await?;
+        let dying = Request::Revise(Rows::with_key(&key), &dies);
+        open.session.run_request(&tables.die, &dying, &mut Gather::default()).await?;
+        dies.pass_on(&mut open, timed.place.id, &mut changing).await?;
+        execute(&mut open.session, b"COMMIT").await?;
+        store.give_back(open);
+        if let Some(from) = dies.from.get() {
             changing.moved(&timed.queue, Some(from), Some(Spot { state: DEAD, ..from }));
         }
     }
     changing.certain();
-    store.home.waiters.tell(over.iter().map(|timed| timed.place.id));
-    Ok(keys.len())
+    Ok(())
 }

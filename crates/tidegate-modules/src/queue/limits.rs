@@ -1,6 +1,9 @@
 //! Limits of queues: how many messages there may be, for how long, and what happens beyond that.
 
-use std::{cell::Cell, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    time::Duration,
+};
 
 use tidegate_net::clock;
 use tidegate_queue::{Lease, Place};
@@ -11,15 +14,18 @@ use super::{
     Conf,
     counts::{Changing, Excess, Spot},
     gather::{Gather, number},
+    ordering::{Keyed, ended},
     publish::Target,
     store::{Open, Store, StoreError},
-    tables::{DEAD, DELAYED, READY},
+    tables::{BLOCKED, DEAD, DELAYED, READY},
 };
 
 /// How long those who make room are nobody else's.
 const CLAIM_MS: u64 = 60_000;
 /// Messages that are looked at together.
 const TOGETHER_MAX: u64 = 64;
+/// How often a transaction is tried that was undone for others of its ordering keys.
+const DEADLOCKS_MAX: u32 = 20;
 /// Why a message is dead that had to make room.
 const REASON_FULL: &str = "the queue was full";
 
@@ -146,23 +152,41 @@ pub(super) struct Dies {
     pub(super) reason: &'static str,
     /// Where it was.
     pub(super) from: Cell<Option<Spot>>,
+    /// Its queue and its key.
+    keyed: RefCell<Option<Keyed>>,
 }
 
 impl Dies {
     pub(super) fn new(reason: &'static str) -> Self {
-        Dies { reason, from: Cell::new(None) }
+        Dies { reason, from: Cell::new(None), keyed: RefCell::default() }
+    }
+
+    /// What the death means to others of its key, in the transaction in which it has died.
+    pub(super) async fn pass_on(
+        &self,
+        open: &mut Open,
+        id: u64,
+        changing: &mut Changing<'_>,
+    ) -> Result<(), QueryError> {
+        match self.keyed.take() {
+            Some(keyed) => ended(open, id, &keyed, changing).await,
+            None => Ok(()),
+        }
     }
 }
 
 impl Revise for Dies {
     fn revise(&self, old: Option<&[Param]>) -> Revision {
         self.from.set(None);
+        self.keyed.take();
         let Some(old) = old.filter(|old| number(old.first()) != DEAD.unsigned_abs()) else { return Revision::Keep };
+        let (queue, key) = (old.get(6).cloned().unwrap_or(Param::Null), old.get(7).cloned().unwrap_or(Param::Null));
         self.from.set(spot_of(old));
+        *self.keyed.borrow_mut() = Keyed::of(&[old[0].clone(), old[1].clone(), queue.clone(), key.clone()]);
         let priority = old.get(1).cloned().unwrap_or(Param::Null);
         let reason = Param::Bytes(self.reason.into());
         // Neither does it keep others with its key out, nor has it a time to live any more.
-        Revision::Put(vec![Param::Int(DEAD), priority, Param::Null, reason, Param::Null, Param::Null])
+        Revision::Put(vec![Param::Int(DEAD), priority, Param::Null, reason, Param::Null, Param::Null, queue, key])
     }
 }
 
@@ -187,15 +211,17 @@ impl Victim {
             if let (from @ Some(spot), queue) = (dead.from.get(), &self.queue) {
                 changing.moved(queue, from, Some(Spot { state: DEAD, ..spot }));
             }
-            return Ok(());
+            return dead.pass_on(open, self.lease.message(), changing).await;
         }
         let mut deleted = Gather::default();
         let delete = Request::Delete(Rows::with_key(&key), Answer::OldRows);
         open.session.run_request(&tables.end, &delete, &mut deleted).await?;
-        if let Some(from) = deleted.rows.first().and_then(|row| spot_of(row)) {
-            changing.moved(&self.queue, Some(from), None);
+        let Some(row) = deleted.rows.first() else { return Ok(()) };
+        changing.moved(&self.queue, spot_of(row), None);
+        match Keyed::of(row) {
+            Some(keyed) => ended(open, self.lease.message(), &keyed, changing).await,
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -219,8 +245,8 @@ impl Store {
         }
         let (states, dies): (&[i64], bool) = match limits.overflow {
             Overflow::Reject => (&[], false),
-            Overflow::DropOldest => (&[DEAD, READY, DELAYED], false),
-            Overflow::DeadLetter => (&[READY, DELAYED], true),
+            Overflow::DropOldest => (&[DEAD, READY, DELAYED, BLOCKED], false),
+            Overflow::DeadLetter => (&[READY, DELAYED, BLOCKED], true),
         };
         let victim = |lease, state, dies| Victim { queue: queue.clone(), lease, state, dies };
         // Others may begin to store messages, and have stored them, while this one looks: those can make room then.
@@ -251,7 +277,7 @@ impl Store {
         Ok(Some(Room { queue, length_max, messages, victims, gone: Cell::new(0), lacking: left }))
     }
 
-    /// Does something that takes room, and does it again when others have filled theirs.
+    /// Does something that takes room, and does it again when others have filled theirs, or after a deadlock.
     ///
     /// # Errors
     /// Those of `attempt`, but [`StoreError::RoomIsTaken`].
@@ -259,7 +285,7 @@ impl Store {
         &self,
         mut attempt: impl AsyncFnMut() -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let mut is_waiting = false;
+        let (mut is_waiting, mut deadlocks) = (false, 0);
         loop {
             let filled = self.home.counts.room_filled();
             tokio::pin!(filled);
@@ -270,6 +296,7 @@ impl Store {
             match attempt().await {
                 Err(StoreError::RoomIsTaken) if is_waiting => filled.await,
                 Err(StoreError::RoomIsTaken) => is_waiting = true,
+                Err(error) if error.is_deadlock() && deadlocks < DEADLOCKS_MAX => deadlocks += 1,
                 done => return done,
             }
         }

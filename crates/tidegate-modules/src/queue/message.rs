@@ -31,6 +31,8 @@ pub(super) struct NewMessage {
     pub(super) lease_ms: Option<u64>,
     /// How long its result is kept for the publisher.
     pub(super) result_ms: Option<u64>,
+    /// Messages of one key come one at a time, in their order.
+    pub(super) ordering_key: Option<Bytes>,
     /// An object of JSON, as text.
     pub(super) headers: Option<String>,
 }
@@ -50,6 +52,10 @@ pub struct Message {
     pub headers: Option<Bytes>,
     /// What it says.
     pub body: Bytes,
+    /// Messages of one key come one at a time, in their order.
+    pub ordering_key: Option<Bytes>,
+    /// Somebody wants its result.
+    pub(super) has_result: bool,
 }
 
 impl Message {
@@ -62,7 +68,14 @@ impl Message {
             attempts: number(row.get(6)),
             headers: bytes(row.get(7)),
             body: bytes(row.get(8)).unwrap_or_default(),
+            ordering_key: bytes(row.get(10)),
+            has_result: number(row.get(9)) > 0,
         }
+    }
+
+    /// Whether nothing depends on its end: neither a result nor the next message of its key.
+    pub(super) fn is_plain(&self) -> bool {
+        !self.has_result && self.ordering_key.is_none()
     }
 }
 
@@ -77,6 +90,7 @@ impl NewMessage {
             unique_key: None,
             lease_ms: None,
             result_ms: None,
+            ordering_key: None,
             headers: None,
         }
     }
@@ -91,7 +105,8 @@ impl NewMessage {
             "delay" => self.delay_ms = time_ms(name, value)?,
             "ttl" => self.ttl_ms = Some(time_ms(name, value)?.max(1)),
             "result" => self.result_ms = Some(time_ms(name, value)?.max(1)),
-            "unique" => self.unique_key = Some(unique_key(value)?),
+            "unique" => self.unique_key = Some(key(name, value)?),
+            "ordering_key" => self.ordering_key = Some(key(name, value)?),
             _ => return Ok(false),
         }
         Ok(true)
@@ -121,13 +136,16 @@ impl NewMessage {
                 ("headers", Json::Object(fields)) if fields.values().all(Json::is_string) => {
                     message.headers = Some(value.to_string());
                 }
-                ("delay" | "ttl" | "priority" | "unique" | "result", Json::String(text)) => {
+                ("delay" | "ttl" | "priority" | "unique" | "ordering_key" | "result", Json::String(text)) => {
                     message.set(name, text)?;
                 }
                 ("delay" | "ttl" | "priority" | "result", Json::Number(number)) => {
                     message.set(name, &number.to_string())?;
                 }
-                ("body" | "base64" | "unique" | "delay" | "ttl" | "priority" | "result" | "headers", _) => {
+                (
+                    "body" | "base64" | "unique" | "ordering_key" | "delay" | "ttl" | "priority" | "result" | "headers",
+                    _,
+                ) => {
                     return Err(Refused::bad(format!("\"{name}\" has a value of the wrong type")));
                 }
                 _ => return Err(Refused::bad(format!("unknown member \"{name}\" of a message"))),
@@ -153,9 +171,9 @@ fn priority(value: &str) -> Result<u32, Refused> {
     priority.ok_or_else(|| Refused::bad(format!("\"priority\" is no number from 0 to 4294967295: {value:?}")))
 }
 
-fn unique_key(value: &str) -> Result<Bytes, Refused> {
+fn key(name: &str, value: &str) -> Result<Bytes, Refused> {
     if value.is_empty() || value.len() > NAME_BYTES_MAX {
-        return Err(Refused::bad("\"unique\" must have 1 to 200 bytes"));
+        return Err(Refused::bad(format!("\"{name}\" must have 1 to 200 bytes")));
     }
     Ok(Bytes::copy_from_slice(value.as_bytes()))
 }
@@ -195,11 +213,11 @@ mod tests {
             ttl_ms: Some(60_000),
             unique_key: Some("k".into()),
             result_ms: Some(3_600_000),
+            ordering_key: Some("o".into()),
             headers: Some(r#"{"a":"b"}"#.to_owned()),
             ..plain
         };
-        let json =
-            r#"{"body":"a","priority":0,"delay":"1500ms","ttl":60,"unique":"k","result":"1h","headers":{"a":"b"}}"#;
+        let json = r#"{"body":"a","priority":0,"delay":"1500ms","ttl":60,"unique":"k","ordering_key":"o","result":"1h","headers":{"a":"b"}}"#;
         check(json, Ok(full));
         check("[]", Err("a message must be an object"));
         check("{}", Err("a message needs \"body\" or \"base64\""));
@@ -210,6 +228,7 @@ mod tests {
         check(r#"{"body":"a","color":1}"#, Err("unknown member \"color\" of a message"));
         check(r#"{"body":"a","delay":-1}"#, Err("\"delay\" is no time: \"-1\""));
         check(r#"{"body":"a","priority":1.5}"#, Err("\"priority\" is no number from 0 to 4294967295: \"1.5\""));
+        check(r#"{"body":"a","ordering_key":7}"#, Err("\"ordering_key\" has a value of the wrong type"));
         check(r#"{"body":"a","unique":""}"#, Err("\"unique\" must have 1 to 200 bytes"));
     }
 

@@ -4,8 +4,8 @@
 //! for all workers. [`store`] brings both together: [`publish`] and [`settle`] change rows and tell the broker, [`keeper`]
 //! looks after time, [`counts`] tells how many messages there are, and [`limits`] how many there may be. [`api`] is HTTP,
 //! [`pull`] and [`stream`] what waits for messages there, [`admin`] what looks at whole queues, [`deliver`] runs locations for
-//! messages. [`subscriptions`] copies messages to all who want them, [`results`] keeps what has become of them. [`outbox`]
-//! takes messages that SQL has published with an application's own rows. [`scripts`] is the queue without HTTP, [`beanstalk`]
+//! messages. [`subscriptions`] copies messages to all who want them, [`results`] keeps what has become of them. [`ordering`]
+//! lets messages of one key come one after the other. [`outbox`] takes messages that SQL has published with an application's own rows. [`scripts`] is the queue without HTTP, [`beanstalk`]
 //! another protocol, [`nq`] another API with tables of its own, [`desk`] the command line's.
 //!
 //! A message that was given to a consumer is not changed by that: it belongs to the consumer until a time limit in memory. So a
@@ -23,6 +23,7 @@ mod keeper;
 mod limits;
 mod message;
 mod nq;
+mod ordering;
 mod outbox;
 mod publish;
 mod pull;

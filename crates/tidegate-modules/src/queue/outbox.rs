@@ -59,6 +59,7 @@ const DEFINITION: &str = "(
   delay_ms BIGINT UNSIGNED NOT NULL DEFAULT 0 CHECK (delay_ms <= 3153600000000),
   ttl_ms BIGINT UNSIGNED NULL CHECK (ttl_ms <= 3153600000000),
   unique_key VARBINARY(200) NULL,
+  ordering_key VARBINARY(200) NULL,
   headers LONGTEXT NULL CHECK (JSON_VALID(headers))
 )";
 
@@ -142,7 +143,7 @@ async fn carry_on(
 struct Outbox {
     store: Rc<Store>,
     schema: String,
-    /// id, queue, body, priority, delay_ms, ttl_ms, unique_key, headers.
+    /// id, queue, body, priority, delay_ms, ttl_ms, unique_key, headers, ordering_key.
     rows: OpenTable,
     listening: Listening,
     /// The record names rows that are gone.
@@ -163,7 +164,12 @@ impl Outbox {
         let mut open = store.open().await?;
         let make = format!("CREATE TABLE IF NOT EXISTS `{}`.{TABLE} {DEFINITION}", schema.replace('`', "``"));
         execute(&mut open.session, make.as_bytes()).await?;
-        let columns = ["id", "queue", "body", "priority", "delay_ms", "ttl_ms", "unique_key", "headers"];
+        // Tables of former versions lack it.
+        let name = schema.replace('`', "``");
+        let add = format!("ALTER TABLE `{name}`.{TABLE} ADD COLUMN IF NOT EXISTS ordering_key VARBINARY(200) NULL");
+        execute(&mut open.session, add.as_bytes()).await?;
+        let columns =
+            ["id", "queue", "body", "priority", "delay_ms", "ttl_ms", "unique_key", "headers", "ordering_key"];
         let rows = open.session.open_table(&Opening {
             schema,
             table: TABLE,
@@ -296,19 +302,13 @@ async fn publish(store: &Store, schema: &str, entries: Vec<Entry>) -> Result<(),
             }
         }
     }
-    let published = match store_all(&mut open, &addressed, [schema, &ids], &mut changing).await {
-        Ok(published) => published,
-        Err(error) => {
-            store.failed(&error, changing);
-            return Err(error);
-        }
-    };
+    if let Err(error) = store_all(&mut open, &addressed, [schema, &ids], &mut changing).await {
+        store.failed(&error, changing);
+        return Err(error);
+    }
     changing.certain();
     store.give_back(open);
-    for (Addressed { targets, message, rooms }, published) in addressed.into_iter().zip(&published) {
-        store.tell_all(&targets, &message, published);
-        store.have_made_room(rooms);
-    }
+    addressed.into_iter().for_each(|addressed| store.have_made_room(addressed.rooms));
     Ok(())
 }
 
@@ -318,26 +318,22 @@ async fn store_all(
     addressed: &[Addressed],
     record: [&str; 2],
     changing: &mut Changing<'_>,
-) -> Result<Vec<Vec<Published>>, StoreError> {
+) -> Result<(), StoreError> {
     let record = record.map(|text| Value::Bytes(text.as_bytes()));
     let tables = open.tables.clone();
     execute(&mut open.session, b"BEGIN").await?;
-    let mut published: Vec<Vec<Published>> = Vec::with_capacity(addressed.len());
     for Addressed { targets, message, rooms } in addressed {
-        let mut of_each = Vec::with_capacity(targets.len());
         for target in targets {
             let stored = insert(open, target, message, changing).await?;
             if let Some(room) = rooms.iter().find(|room| room.is_of(&target.queue)) {
                 room.make(open, u64::from(matches!(stored, Published::New(_))), changing).await?;
             }
-            of_each.push(stored);
         }
-        published.push(of_each);
     }
     let recording = Request::Insert(&record, OnDuplicate::Replace);
     open.session.run_request(&tables.outboxes, &recording, &mut Gather::default()).await?;
     execute(&mut open.session, b"COMMIT").await?;
-    Ok(published)
+    Ok(())
 }
 
 impl Entry {
@@ -352,6 +348,7 @@ impl Entry {
             delay_ms: number(row.get(4)).min(time_max),
             ttl_ms: Some(number(row.get(5)).min(time_max)).filter(|ms| *ms > 0),
             unique_key: bytes(row.get(6)).filter(|key| !key.is_empty()),
+            ordering_key: bytes(row.get(8)).filter(|key| !key.is_empty()),
             headers,
             ..NewMessage::new(bytes(row.get(2)).unwrap_or_default())
         };

@@ -12,8 +12,9 @@ use super::{
     gather::{Gather, number},
     limits::{Limits, Room},
     message::NewMessage,
+    ordering::{block, give_turn_back, take_turn},
     store::{DUPLICATE_KEY, Open, Store, StoreError},
-    tables::{DELAYED, READY},
+    tables::{BLOCKED, DELAYED, READY},
 };
 use crate::database::schemas::execute;
 
@@ -81,7 +82,7 @@ impl Store {
             }
         };
         let stored = match (messages, &targets[..]) {
-            ([message], [target]) if rooms.is_empty() => {
+            ([message], [target]) if rooms.is_empty() && message.ordering_key.is_none() => {
                 insert(&mut open, target, message, &mut changing).await.map(|published| vec![published])
             }
             _ => insert_all(&mut open, &targets, messages, &rooms, &mut changing).await,
@@ -95,9 +96,6 @@ impl Store {
         };
         self.give_back(open);
         changing.certain();
-        for (message, published) in messages.iter().zip(published.chunks(targets.len())) {
-            self.tell_all(&targets, message, published);
-        }
         self.have_made_room(rooms);
         Ok(published.into_iter().step_by(targets.len()).collect())
     }
@@ -120,26 +118,9 @@ impl Store {
     pub(super) fn failed(&self, error: &StoreError, changing: Changing<'_>) {
         match error {
             StoreError::Full { .. } => changing.nothing(),
+            error if error.is_deadlock() => changing.nothing(),
             StoreError::Query(error) => self.doubt(error),
             StoreError::Unavailable(_) | StoreError::RoomIsTaken => {}
-        }
-    }
-
-    /// Those who wait hear of a message that was committed to these queues.
-    pub(super) fn tell_all(&self, targets: &[Target], message: &NewMessage, published: &[Published]) {
-        targets.iter().zip(published).for_each(|(target, published)| self.tell(target, message, *published));
-    }
-
-    fn tell(&self, target: &Target, message: &NewMessage, published: Published) {
-        match published {
-            Published::New(id) if message.delay_ms == 0 => {
-                self.broker().waits(&target.queue, Place { priority: message.priority, id });
-            }
-            Published::New(_) => self.home.due_changed.notify_one(),
-            Published::Known(_) => {}
-        }
-        if target.limits.ttl_ms(message.ttl_ms).is_some() {
-            self.home.due_changed.notify_one();
         }
     }
 }
@@ -183,25 +164,17 @@ pub(super) async fn insert(
     changing: &mut Changing<'_>,
 ) -> Result<Published, StoreError> {
     let tables = open.tables.clone();
-    let now_ms = clock::now_ms();
-    let later = |ms: Option<u64>| ms.map_or(Value::Null, |ms| Value::Uint(now_ms.saturating_add(ms)));
-    let delay_ms = Some(message.delay_ms).filter(|ms| *ms > 0);
-    let queue = Value::Bytes(target.queue.as_bytes());
-    let unique_key = Value::from(message.unique_key.as_deref());
-    let spot = Spot { state: if delay_ms.is_some() { DELAYED } else { READY }, priority: message.priority };
-    let row = [
-        queue,
-        Value::Int(spot.state),
-        Value::Uint(message.priority.into()),
-        Value::Uint(now_ms),
-        later(delay_ms),
-        later(target.limits.ttl_ms(message.ttl_ms)),
-        unique_key,
-        message.lease_ms.map_or(Value::Null, Value::Uint),
-        Value::from(message.headers.as_deref().map(str::as_bytes)),
-        Value::Bytes(&message.body),
-        message.result_ms.map_or(Value::Null, Value::Uint),
-    ];
+    let is_delayed = message.delay_ms > 0;
+    let mut spot = Spot { state: if is_delayed { DELAYED } else { READY }, priority: message.priority };
+    let has_turn = match &message.ordering_key {
+        Some(key) => take_turn(open, &target.queue, key).await?,
+        None => true,
+    };
+    if !has_turn {
+        spot.state = BLOCKED;
+    }
+    let ttl_ms = target.limits.ttl_ms(message.ttl_ms);
+    let row = row_of(target, message, spot.state, ttl_ms);
     let mut attempts = 0;
     loop {
         let mut stored = Gather::default();
@@ -209,18 +182,54 @@ pub(super) async fn insert(
             open.session.run_request(&tables.publish, &Request::Insert(&row, OnDuplicate::Fail), &mut stored).await;
         match done {
             Ok(()) => {
+                let id = stored.insert_id;
+                if let Some(key) = message.ordering_key.as_ref().filter(|_| !has_turn) {
+                    block(open, &target.queue, key, id).await?;
+                }
                 changing.moved(&target.queue, None, Some(spot));
-                return Ok(Published::New(stored.insert_id));
+                changing.comes(&target.queue, Place { priority: spot.priority, id }, spot.state);
+                if ttl_ms.is_some() || is_delayed {
+                    changing.is_timed();
+                }
+                return Ok(Published::New(id));
             }
             Err(QueryError::Server(error)) if error.code == DUPLICATE_KEY && attempts < ATTEMPTS_MAX => {}
             Err(error) => return Err(error.into()),
         }
         attempts += 1;
-        let key = [queue, unique_key];
-        let mut found = Gather::default();
-        open.session.run_request(&tables.by_unique_key, &Request::Find(Rows::with_key(&key)), &mut found).await?;
-        if let Some(row) = found.rows.first() {
-            return Ok(Published::Known(number(row.first())));
+        if let Some(id) = known_by_key(open, [row[0], row[6]]).await? {
+            if let Some(key) = message.ordering_key.as_ref().filter(|_| has_turn) {
+                give_turn_back(open, &target.queue, key).await?;
+            }
+            return Ok(Published::Known(id));
         }
     }
+}
+
+/// The row of a message, in the columns of `Tables::publish`.
+fn row_of<'a>(target: &'a Target, message: &'a NewMessage, state: i64, ttl_ms: Option<u64>) -> [Value<'a>; 12] {
+    let now_ms = clock::now_ms();
+    let later = |ms: Option<u64>| ms.map_or(Value::Null, |ms| Value::Uint(now_ms.saturating_add(ms)));
+    [
+        Value::Bytes(target.queue.as_bytes()),
+        Value::Int(state),
+        Value::Uint(message.priority.into()),
+        Value::Uint(now_ms),
+        later(Some(message.delay_ms).filter(|ms| *ms > 0)),
+        later(ttl_ms),
+        Value::from(message.unique_key.as_deref()),
+        message.lease_ms.map_or(Value::Null, Value::Uint),
+        Value::from(message.headers.as_deref().map(str::as_bytes)),
+        Value::Bytes(&message.body),
+        message.result_ms.map_or(Value::Null, Value::Uint),
+        Value::from(message.ordering_key.as_deref()),
+    ]
+}
+
+/// The message of a queue that has a unique key.
+async fn known_by_key(open: &mut Open, key: [Value<'_>; 2]) -> Result<Option<u64>, QueryError> {
+    let tables = open.tables.clone();
+    let mut found = Gather::default();
+    open.session.run_request(&tables.by_unique_key, &Request::Find(Rows::with_key(&key)), &mut found).await?;
+    Ok(found.rows.first().map(|row| number(row.first())))
 }

@@ -114,6 +114,9 @@ async fn read(store: &Store, queue: &str, leases: Vec<Lease>) -> Result<Vec<(Lea
                 Some(at) => {
                     let message = messages.swap_remove(at);
                     bytes += message.body.len();
+                    if message.is_plain() {
+                        lease.note_plain();
+                    }
                     found.push((lease, message));
                 }
                 None => lease.gone(),

@@ -18,7 +18,7 @@ use tidegate_http::Method;
 use tidegate_net::clock;
 use tidegate_queue::Settling;
 use tidegate_rows::{Param, QueryError, Value};
-use tidegate_sql::table::{Answer, Comparison, Each, OnDuplicate, Request, Rows};
+use tidegate_sql::table::{Answer, Comparison, OnDuplicate, Request, Rows};
 use tokio::sync::Notify;
 
 use super::{
@@ -27,6 +27,7 @@ use super::{
     counts::{Changing, Spot},
     gather::{Gather, bytes, number},
     message::{NewMessage, time_ms},
+    ordering::{Keyed, ended},
     store::{Open, Store, StoreError},
     tables::{DEAD, READY},
 };
@@ -113,26 +114,17 @@ impl Store {
     /// # Errors
     /// Storage errors: nothing is stored then. The leases go on.
     pub(super) async fn acknowledge_with(&self, settling: Vec<Settling>, result: &Bytes) -> Result<(), StoreError> {
-        let ids: Vec<u64> = settling.iter().map(|settling| settling.place().id).collect();
-        let telling = Telling { waiters: &self.home.waiters, messages: ids.clone() };
-        if self.are_results_wanted(&ids).await? {
-            self.finish(&settling, result).await?;
-        } else {
+        let messages = settling.iter().map(|settling| settling.place().id).collect();
+        let telling = Telling { waiters: &self.home.waiters, messages };
+        // Of most messages nothing depends on the end: they share a commit with others.
+        if settling.iter().all(Settling::is_plain) {
             self.delete_messages(&settling).await?;
+        } else {
+            self.with_room(async || self.finish(&settling, result).await).await?;
         }
         settling.into_iter().for_each(Settling::gone);
         drop(telling);
         Ok(())
-    }
-
-    /// Whether a message has a time for which its result is to be kept. No message gets or loses one.
-    async fn are_results_wanted(&self, ids: &[u64]) -> Result<bool, StoreError> {
-        let values: Vec<Value<'_>> = ids.iter().map(|id| Value::Uint(*id)).collect();
-        let rows = Rows { each: Some(Each { part: 0, values: &values }), ..Rows::with_key(&[Value::Null]) };
-        let open = self.open().await?;
-        let tables = open.tables.clone();
-        let found = self.carry_out(open, &[(&tables.wanted_results, Request::Find(rows))]).await?;
-        Ok(found.rows.iter().any(|row| number(row.get(2)) > 0))
     }
 
     async fn delete_messages(&self, settling: &[Settling]) -> Result<(), StoreError> {
@@ -152,14 +144,15 @@ impl Store {
         Ok(())
     }
 
-    /// Deletes messages and stores the result of those that want one, in a transaction.
+    /// Deletes messages, stores the result of those that want one, and lets the turns of their keys pass on, in a transaction.
     async fn finish(&self, settling: &[Settling], result: &Bytes) -> Result<(), StoreError> {
         let mut open = self.open().await?;
         let mut changing = self.changing(settling.iter().map(Settling::queue)).await;
         // After an error the session is dropped, and the transaction with it.
         if let Err(error) = finish(&mut open, settling, result, &mut changing).await {
-            self.doubt(&error);
-            return Err(error.into());
+            let error = error.into();
+            self.failed(&error, changing);
+            return Err(error);
         }
         self.give_back(open);
         changing.certain();
@@ -228,13 +221,17 @@ async fn finish(
         let id = one.place().id;
         let (key, mut deleted) = ([Value::Uint(id)], Gather::default());
         let delete = Request::Delete(Rows::with_key(&key), Answer::OldRows);
-        open.session.run_request(&tables.wanted_results, &delete, &mut deleted).await?;
-        if !deleted.rows.is_empty() {
-            changing.moved(one.queue(), Some(spot(one)), None);
+        open.session.run_request(&tables.end, &delete, &mut deleted).await?;
+        let Some(row) = deleted.rows.first() else { continue };
+        changing.moved(one.queue(), Some(spot(one)), None);
+        if let Some(keyed) = Keyed::of(row) {
+            ended(open, id, &keyed, changing).await?;
         }
-        let Some(row) = deleted.rows.first().filter(|row| number(row.get(2)) > 0) else { continue };
-        let (queue, now_ms) = (bytes(row.first()).unwrap_or_default(), clock::now_ms());
-        let expires_ms = now_ms.saturating_add(number(row.get(2)));
+        if number(row.get(4)) == 0 {
+            continue;
+        }
+        let (queue, now_ms) = (bytes(row.get(2)).unwrap_or_default(), clock::now_ms());
+        let expires_ms = now_ms.saturating_add(number(row.get(4)));
         let times = [Value::Uint(now_ms), Value::Uint(expires_ms)];
         let kept = [Value::Uint(id), Value::Bytes(&queue), times[0], times[1], Value::Bytes(result)];
         let insert = Request::Insert(&kept, OnDuplicate::Replace);

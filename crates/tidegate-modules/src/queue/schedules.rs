@@ -22,7 +22,7 @@ use super::{
     gather::{Gather, bytes, number},
     limits::Room,
     message::{NewMessage, check_name},
-    publish::{Published, Target, insert},
+    publish::{Target, insert},
     store::{Open, Store, StoreError},
 };
 use crate::database::schemas::execute;
@@ -266,16 +266,12 @@ impl Store {
         }
         let to = To { targets: &targets, rooms: &rooms };
         let stored = store_run(&mut open, schedule, (due_ms, next_ms), &to, &message, &mut changing).await;
-        let published = match stored {
-            Ok(published) => published,
-            Err(error) => {
-                self.failed(&error, changing);
-                return Err(error);
-            }
-        };
+        if let Err(error) = stored {
+            self.failed(&error, changing);
+            return Err(error);
+        }
         self.give_back(open);
         changing.certain();
-        self.tell_all(&targets, &message, &published);
         self.have_made_room(rooms);
         Ok(())
     }
@@ -306,22 +302,21 @@ async fn store_run(
     To { targets, rooms }: &To<'_>,
     message: &NewMessage,
     changing: &mut Changing<'_>,
-) -> Result<Vec<Published>, StoreError> {
+) -> Result<(), StoreError> {
     execute(&mut open.session, b"BEGIN").await?;
     if set_next(open, schedule, times).await? == 0 {
         execute(&mut open.session, b"ROLLBACK").await?;
-        return Ok(Vec::new());
+        return Ok(());
     }
-    let mut published = Vec::with_capacity(targets.len());
     for target in *targets {
         // The session is dropped after an error, and the transaction with it.
-        published.push(insert(open, target, message, changing).await?);
+        insert(open, target, message, changing).await?;
     }
     for room in *rooms {
         room.make(open, 1, changing).await?;
     }
     execute(&mut open.session, b"COMMIT").await?;
-    Ok(published)
+    Ok(())
 }
 
 /// Says when the next message of a schedule is due; answers 0 if the schedule is not any more what it was.

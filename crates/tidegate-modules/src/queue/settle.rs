@@ -1,19 +1,21 @@
 //! What becomes of messages that consumers have had: they are done, or have failed.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use bytes::Bytes;
 use tidegate_net::clock;
 use tidegate_queue::Settling;
-use tidegate_rows::{Param, Value};
+use tidegate_rows::{Param, QueryError, Value};
 use tidegate_sql::table::{Request, Revise, Revision, Rows};
 
 use super::{
-    counts::Spot,
-    gather::number,
-    store::{Store, StoreError},
+    counts::{Changing, Spot},
+    gather::{Gather, bytes, number},
+    ordering::{Keyed, ended},
+    store::{Open, Store, StoreError},
     tables::{DEAD, DELAYED, READY},
 };
+use crate::database::schemas::execute;
 
 /// Bytes of a reason that are kept, at most; the table has room for as many characters.
 pub(super) const REASON_BYTES_MAX: usize = 1000;
@@ -36,6 +38,7 @@ struct Failure<'a> {
     decided: Cell<Failed>,
     /// It has a time to live.
     expires: Cell<bool>,
+    ordering_key: RefCell<Option<Bytes>>,
 }
 
 impl Revise for Failure<'_> {
@@ -59,9 +62,14 @@ impl Revise for Failure<'_> {
         let unique_key = if is_dead { Param::Null } else { kept(4) };
         let expires = kept(5);
         self.expires.set(number(Some(&expires)) != 0);
-        Revision::Put(vec![Param::Int(state), due, Param::Uint(attempts), reason, unique_key, expires])
+        let ordering_key = kept(6);
+        *self.ordering_key.borrow_mut() = bytes(Some(&ordering_key));
+        Revision::Put(vec![Param::Int(state), due, Param::Uint(attempts), reason, unique_key, expires, ordering_key])
     }
 }
+
+/// A failure of the message with this key.
+type OfMessage<'a> = ([Value<'a>; 1], Failure<'a>);
 
 impl Store {
     /// Messages are done, with empty results: they are deleted.
@@ -94,18 +102,14 @@ impl Store {
                     reason,
                     decided: Cell::new(Failed::Gone),
                     expires: Cell::new(false),
+                    ordering_key: RefCell::default(),
                 };
                 ([Value::Uint(settling.place().id)], failure)
             })
             .collect();
-        let open = self.open().await?;
-        let tables = open.tables.clone();
-        let mut changing = self.changing([queue]).await;
-        let requests: Vec<_> = failures
-            .iter()
-            .map(|(key, failure)| (&tables.fail, Request::Revise(Rows::with_key(key), failure)))
-            .collect();
-        self.carry_out(open, &requests).await?;
+        // A dead message lets the turn of its key pass on in the same transaction.
+        let may_pass_on = attempts_max > 0 && !settling.iter().all(Settling::is_plain);
+        let mut changing = self.with_room(async || self.store_failures(queue, &failures, may_pass_on).await).await?;
         for (settling, (_, failure)) in settling.iter().zip(&failures) {
             let spot = |state| Spot { state, priority: settling.place().priority };
             let to = match failure.decided.get() {
@@ -136,4 +140,52 @@ impl Store {
         }
         Ok(())
     }
+
+    /// Stores failures; answers the change, of which the counts have to hear.
+    async fn store_failures(
+        &self,
+        queue: &str,
+        failures: &[OfMessage<'_>],
+        may_pass_on: bool,
+    ) -> Result<Changing<'_>, StoreError> {
+        let mut open = self.open().await?;
+        let tables = open.tables.clone();
+        let mut changing = self.changing([queue]).await;
+        if !may_pass_on {
+            let requests: Vec<_> = failures
+                .iter()
+                .map(|(key, failure)| (&tables.fail, Request::Revise(Rows::with_key(key), failure)))
+                .collect();
+            self.carry_out(open, &requests).await?;
+            return Ok(changing);
+        }
+        if let Err(error) = fail_with_keys(&mut open, queue, failures, &mut changing).await {
+            let error = error.into();
+            self.failed(&error, changing);
+            return Err(error);
+        }
+        self.give_back(open);
+        Ok(changing)
+    }
+}
+
+/// Stores failures, and lets the turns of the keys of dead messages pass on, in a transaction.
+async fn fail_with_keys(
+    open: &mut Open,
+    queue: &str,
+    failures: &[OfMessage<'_>],
+    changing: &mut Changing<'_>,
+) -> Result<(), QueryError> {
+    let tables = open.tables.clone();
+    execute(&mut open.session, b"BEGIN").await?;
+    for (key, failure) in failures {
+        let failing = Request::Revise(Rows::with_key(key), failure);
+        open.session.run_request(&tables.fail, &failing, &mut Gather::default()).await?;
+        let ordering_key = failure.ordering_key.take();
+        if let (Failed::Dead, Some(ordering_key), [Value::Uint(id)]) = (failure.decided.get(), ordering_key, key) {
+            let spot = Spot { state: READY, priority: 0 };
+            ended(open, *id, &Keyed { spot, queue: queue.to_owned(), key: ordering_key }, changing).await?;
+        }
+    }
+    execute(&mut open.session, b"COMMIT").await
 }

@@ -44,6 +44,8 @@ const UNKNOWN_COLUMN: u16 = 1054;
 /// MySQL's number for a table that does not exist.
 const NO_SUCH_TABLE: u16 = 1146;
 
+/// MySQL's number for a transaction that was undone to let others go on.
+const DEADLOCK: u16 = 1213;
 /// MySQL's number for a key that another row has.
 pub(super) const DUPLICATE_KEY: u16 = 1062;
 
@@ -64,6 +66,8 @@ pub(super) struct Home {
     pub(super) counts: Counts,
     /// What is known of subscriptions. Who publishes holds it until the commit.
     pub(super) subscriptions: tokio::sync::RwLock<subscriptions::Known>,
+    /// Who has it makes or ends subscriptions.
+    pub(super) clearing: tokio::sync::Mutex<()>,
     /// Who has one carries messages out of the outbox of that schema.
     outboxes: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     /// Queues of which nobody knows whether a commit that was broken off has come about. The keeper finds out.
@@ -98,6 +102,7 @@ impl Home {
             limits: Mutex::default(),
             counts: Counts::default(),
             subscriptions: tokio::sync::RwLock::default(),
+            clearing: tokio::sync::Mutex::new(()),
             outboxes: Mutex::default(),
             doubtful: Mutex::default(),
             pauses: Pauses::default(),
@@ -148,6 +153,13 @@ pub(super) enum StoreError {
     /// There is no room in a queue. Whoever publishes may try again.
     #[error("the queue {queue:?} is full: it may have {length_max} messages")]
     Full { queue: String, length_max: u64 },
+}
+
+impl StoreError {
+    /// A transaction was undone because others have waited for it, and it for them: it may be done again.
+    pub(super) fn is_deadlock(&self) -> bool {
+        matches!(self, StoreError::Query(QueryError::Server(error)) if error.code == DEADLOCK)
+    }
 }
 
 impl From<tidegate_rows::ServerError> for StoreError {

@@ -18,7 +18,7 @@ use super::{
     message::{NAME_BYTES_MAX, check_name},
     publish::Target,
     store::{DUPLICATE_KEY, Store, StoreError},
-    tables::{DEAD, DELAYED, READY},
+    tables::{BLOCKED, DEAD, DELAYED, READY},
 };
 
 /// Subscriptions of one queue: each of its messages is stored so often.
@@ -136,6 +136,11 @@ impl Store {
     }
 
     async fn subscribe_now(&self, queue: &str, name: &str) -> Result<(), SubscribeError> {
+        let _clearing = self.home.clearing.lock().await;
+        if !self.subscriptions().await?.of(queue).iter().any(|known| known == name) {
+            // The server may have ended before all messages of a former one of this name were deleted.
+            self.clear_subscription(queue, name).await?;
+        }
         let mut known = self.home.subscriptions.write().await;
         // Read in any case: SQL may have changed them a moment ago.
         *known = None;
@@ -176,6 +181,7 @@ impl Store {
     }
 
     async fn unsubscribe_now(&self, queue: &str, name: &str) -> Result<bool, StoreError> {
+        let _clearing = self.home.clearing.lock().await;
         let mut known = self.home.subscriptions.write().await;
         *known = None;
         let key = [Value::Bytes(queue.as_bytes()), Value::Bytes(name.as_bytes())];
@@ -183,19 +189,23 @@ impl Store {
         let tables = open.tables.clone();
         let delete = Request::Delete(Rows::with_key(&key), Answer::Number);
         let deleted = self.carry_out(open, &[(&tables.subscriptions, delete)]).await?.changed()?;
+        *known = Some(self.read_subscriptions().await?);
+        // Publishers go on: nothing of theirs comes into it any more, nor is there another one of this name before it is empty.
+        drop(known);
         if deleted > 0 {
             self.clear_subscription(queue, name).await?;
         }
-        *known = Some(self.read_subscriptions().await?);
         Ok(deleted > 0)
     }
 
     /// Deletes the messages of a subscription, also those that somebody has: there is nobody any more to whom they could come again.
     async fn clear_subscription(&self, queue: &str, name: &str) -> Result<(), StoreError> {
         let queue = format!("{queue}{SEPARATOR}{name}");
-        for state in [READY, DELAYED, DEAD] {
+        // Those that are blocked first: none of them gets a turn.
+        for state in [BLOCKED, READY, DELAYED, DEAD] {
             self.delete_where(&queue, state, |_| true).await?;
         }
+        self.forget_order(&queue).await?;
         self.broker().forget(&queue);
         Ok(())
     }

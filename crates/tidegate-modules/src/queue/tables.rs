@@ -23,6 +23,8 @@ pub(super) const READY: i64 = 0;
 pub(super) const DELAYED: i64 = 1;
 /// The message has failed too often.
 pub(super) const DEAD: i64 = 2;
+/// The message waits for another one of its ordering key.
+pub(super) const BLOCKED: i64 = 3;
 
 /// Makes the schema. `docs/queue.md` explains the columns.
 ///
@@ -46,12 +48,24 @@ CREATE TABLE IF NOT EXISTS tidegate_queue.messages (
   burials INT UNSIGNED NOT NULL DEFAULT 0,
   kicks INT UNSIGNED NOT NULL DEFAULT 0,
   result_ms BIGINT UNSIGNED NULL,
+  ordering_key VARBINARY(200) NULL,
   headers LONGTEXT NULL,
   body LONGBLOB NOT NULL,
   KEY next (queue, state, priority, id),
   KEY due (due_ms),
   KEY expires (expires_ms),
   UNIQUE KEY unique_key (queue, unique_key)
+);
+CREATE TABLE IF NOT EXISTS tidegate_queue.turns (
+  queue VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  ordering_key VARBINARY(200) NOT NULL,
+  PRIMARY KEY (queue, ordering_key)
+);
+CREATE TABLE IF NOT EXISTS tidegate_queue.blocked (
+  queue VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  ordering_key VARBINARY(200) NOT NULL,
+  message BIGINT UNSIGNED NOT NULL,
+  PRIMARY KEY (queue, ordering_key, message)
 );
 CREATE TABLE IF NOT EXISTS tidegate_queue.queues (
   name VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY,
@@ -99,25 +113,68 @@ ALTER TABLE tidegate_queue.queues ADD COLUMN IF NOT EXISTS subscribers_only TINY
 ALTER TABLE tidegate_queue.queues ADD COLUMN IF NOT EXISTS length_max BIGINT UNSIGNED NULL;
 ALTER TABLE tidegate_queue.queues ADD COLUMN IF NOT EXISTS age_max_ms BIGINT UNSIGNED NULL;
 ALTER TABLE tidegate_queue.queues ADD COLUMN IF NOT EXISTS overflow ENUM('reject', 'drop_oldest', 'dead_letter') NULL;
-ALTER TABLE tidegate_queue.messages ADD COLUMN IF NOT EXISTS result_ms BIGINT UNSIGNED NULL;";
+ALTER TABLE tidegate_queue.messages ADD COLUMN IF NOT EXISTS result_ms BIGINT UNSIGNED NULL;
+ALTER TABLE tidegate_queue.messages ADD COLUMN IF NOT EXISTS ordering_key VARBINARY(200) NULL;";
+
+/// Columns of a new message.
+const NEW: &[&str] = &[
+    "queue",
+    "state",
+    "priority",
+    "published_ms",
+    "due_ms",
+    "expires_ms",
+    "unique_key",
+    "lease_ms",
+    "headers",
+    "body",
+    "result_ms",
+    "ordering_key",
+];
+/// Columns that a consumer wants.
+const WANTED: &[&str] = &[
+    "id",
+    "queue",
+    "state",
+    "priority",
+    "published_ms",
+    "expires_ms",
+    "attempts",
+    "headers",
+    "body",
+    "result_ms",
+    "ordering_key",
+];
 
 /// The table, by the indexes and columns that requests need.
 pub(super) struct Tables {
     /// Columns of a new message: queue, state, priority, published_ms, due_ms, expires_ms, unique_key, lease_ms, headers,
-    /// body, result_ms.
+    /// body, result_ms, ordering_key.
     pub(super) publish: OpenTable,
-    /// What a consumer gets: id, queue, state, priority, published_ms, expires_ms, attempts, headers, body.
+    /// What a consumer gets: id, queue, state, priority, published_ms, expires_ms, attempts, headers, body, result_ms, ordering_key.
     pub(super) read: OpenTable,
     /// The order of messages: priority, id; filters queue, state.
     pub(super) next: OpenTable,
-    /// What a failure changes: state, due_ms, attempts, reason, unique_key, expires_ms; filter state.
+    /// What a failure changes: state, due_ms, attempts, reason, unique_key, expires_ms, ordering_key; filters state,
+    /// ordering_key.
     pub(super) fail: OpenTable,
-    /// The end of a message: state, priority, queue; filter state.
+    /// The end of a message: state, priority, queue, ordering_key, result_ms, id; filters state,
+    /// ordering_key.
     pub(super) end: OpenTable,
     /// What a time that has come changes: state, due_ms; filter state.
     pub(super) wake: OpenTable,
-    /// What a message's death changes that nobody has: state, priority, due_ms, reason, unique_key, expires_ms.
+    /// What a message's death changes that nobody has: state, priority, due_ms, reason, unique_key, expires_ms, queue, ordering_key.
     pub(super) die: OpenTable,
+    /// What the turn of its key changes of a message: state, priority, due_ms.
+    pub(super) unblock: OpenTable,
+    /// What changes of a dead message that is sent again: state, priority, due_ms, attempts.
+    pub(super) resend: OpenTable,
+    /// Ordering keys of messages: id, ordering_key.
+    pub(super) keys: OpenTable,
+    /// Keys of which a message has the turn: queue, ordering_key.
+    pub(super) turns: OpenTable,
+    /// Messages that wait for the turn of their keys: queue, ordering_key, message; filters queue, ordering_key.
+    pub(super) blocked: OpenTable,
     /// Messages that wait for their time: due_ms, id, queue, priority.
     pub(super) due: OpenTable,
     /// Messages that are of no use after a time: expires_ms, id, queue, priority, published_ms.
@@ -158,33 +215,26 @@ impl Tables {
             let strictness = Strictness::Exact;
             session.open_table(&Opening { schema: SCHEMA, table, index, columns, filters, strictness })
         };
-        let new = [
-            "queue",
-            "state",
-            "priority",
-            "published_ms",
-            "due_ms",
-            "expires_ms",
-            "unique_key",
-            "lease_ms",
-            "headers",
-            "body",
-            "result_ms",
-        ];
-        let wanted = ["id", "queue", "state", "priority", "published_ms", "expires_ms", "attempts", "headers", "body"];
         let schedule = ["queue", "name", "cron", "zone", "priority", "ttl_ms", "next_ms", "body"];
         let settings =
             ["name", "attempts_max", "is_paused", "subscribers_only", "length_max", "age_max_ms", "overflow"];
-        let die = ["state", "priority", "due_ms", "reason", "unique_key", "expires_ms"];
-        let fail = ["state", "due_ms", "attempts", "reason", "unique_key", "expires_ms"];
+        let die = ["state", "priority", "due_ms", "reason", "unique_key", "expires_ms", "queue", "ordering_key"];
+        let fail = ["state", "due_ms", "attempts", "reason", "unique_key", "expires_ms", "ordering_key"];
+        let end = ["state", "priority", "queue", "ordering_key", "result_ms", "id"];
+        let order = ["queue", "ordering_key", "message"];
         Ok(Tables {
-            publish: open("messages", "PRIMARY", &new, &[])?,
-            read: open("messages", "PRIMARY", &wanted, &[])?,
+            publish: open("messages", "PRIMARY", NEW, &[])?,
+            read: open("messages", "PRIMARY", WANTED, &[])?,
             next: open("messages", "next", &["priority", "id"], &["queue", "state"])?,
-            fail: open("messages", "PRIMARY", &fail, &["state"])?,
-            end: open("messages", "PRIMARY", &["state", "priority", "queue"], &["state"])?,
+            fail: open("messages", "PRIMARY", &fail, &["state", "ordering_key"])?,
+            end: open("messages", "PRIMARY", &end, &["state", "ordering_key"])?,
             wake: open("messages", "PRIMARY", &["state", "due_ms"], &["state"])?,
             die: open("messages", "PRIMARY", &die, &[])?,
+            unblock: open("messages", "PRIMARY", &["state", "priority", "due_ms"], &[])?,
+            resend: open("messages", "PRIMARY", &["state", "priority", "due_ms", "attempts"], &[])?,
+            keys: open("messages", "PRIMARY", &["id", "ordering_key"], &[])?,
+            turns: open("turns", "PRIMARY", &order[..2], &[])?,
+            blocked: open("blocked", "PRIMARY", &order, &order[..2])?,
             due: open("messages", "due", &["due_ms", "id", "queue", "priority"], &[])?,
             expires: open("messages", "expires", &["expires_ms", "id", "queue", "priority", "published_ms"], &[])?,
             by_unique_key: open("messages", "unique_key", &["id"], &[])?,

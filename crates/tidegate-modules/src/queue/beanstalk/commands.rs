@@ -234,6 +234,9 @@ impl Desk<'_> {
         match job.filter(|job| job.state == READY) {
             Some(job) => {
                 let tube = self.client.common.tube(&job.tube);
+                if job.is_plain {
+                    lease.note_plain();
+                }
                 hold(self.store, &tube, lease, job.ttr_ms.unwrap_or(self.ttr_default_ms), self.client);
                 write_job("RESERVED", id, &job.body, self.output);
             }
@@ -256,7 +259,7 @@ impl Desk<'_> {
         match self.give_up(id, Deed::Release { priority, due_ms, attempts_max }, priority).await? {
             After::Nowhere => self.say(answer::NOT_FOUND),
             After::Ready | After::Delayed => self.say(answer::RELEASED),
-            After::Buried => self.say(answer::BURIED),
+            After::Buried | After::Blocked => self.say(answer::BURIED),
         }
         Ok(())
     }
@@ -281,7 +284,7 @@ impl Desk<'_> {
         match after {
             After::Ready => self.store.broker().waits(&tube.name, Place { priority, id }),
             After::Delayed => self.store.home.due_changed.notify_one(),
-            After::Nowhere | After::Buried => {}
+            After::Nowhere | After::Buried | After::Blocked => {}
         }
         if let Some(held) = self.client.held.remove(&id) {
             held.lease.keep();
@@ -366,8 +369,9 @@ impl Desk<'_> {
     async fn kick_all(&mut self, tube: &Tube, places: &[Place]) -> Result<usize, StoreError> {
         let ids: Vec<u64> = places.iter().map(|place| place.id).collect();
         let done = self.store.turn_jobs(&tube.name, &ids, Deed::Kick).await?;
-        let kicked = places.iter().zip(&done).filter(|(_, after)| **after == After::Ready);
-        Ok(kicked.map(|(place, _)| self.store.broker().waits(&tube.name, *place)).count())
+        let ready = places.iter().zip(&done).filter(|(_, after)| **after == After::Ready);
+        ready.for_each(|(place, _)| self.store.broker().waits(&tube.name, *place));
+        Ok(done.iter().filter(|after| matches!(after, After::Ready | After::Blocked)).count())
     }
 
     async fn kick_job(&mut self, id: u64) -> Result<(), StoreError> {
@@ -377,8 +381,8 @@ impl Desk<'_> {
             && !self.store.broker().is_leased(id)
         {
             let after = self.store.turn_jobs(&job.tube, &[id], Deed::Kick).await?;
-            is_kicked = after.first() == Some(&After::Ready);
-            if is_kicked {
+            is_kicked = matches!(after.first(), Some(After::Ready | After::Blocked));
+            if after.first() == Some(&After::Ready) {
                 self.store.broker().waits(&job.tube, job.place);
             }
         }

@@ -6,15 +6,17 @@ use bytes::Bytes;
 use tidegate_net::clock;
 use tidegate_queue::Place;
 use tidegate_rows::{Column, Execute, Flow, Param, QueryError, Sink, SinkClosed, Statement, Summary, Value};
-use tidegate_sql::table::{Answer, Answers, Each, OnDuplicate, Request, Revise, Revision, Rows};
+use tidegate_sql::table::{Answers, Each, OnDuplicate, Request, Revise, Revision, Rows};
 
+use crate::database::schemas::execute;
 use crate::queue::{
-    counts::{Excess, Spot},
+    counts::{Changing, Excess, Spot},
     gather::{Gather, bytes, number},
     limits::spot_of,
     message::NewMessage,
-    store::{Store, StoreError},
-    tables::{DEAD, DELAYED, READY},
+    ordering::{Keyed, block, ended, take_turn},
+    store::{Open, Store, StoreError},
+    tables::{BLOCKED, DEAD, DELAYED, READY},
 };
 
 /// A job that is to be put.
@@ -68,6 +70,8 @@ pub(super) struct Job {
     pub(super) releases: u64,
     pub(super) burials: u64,
     pub(super) kicks: u64,
+    /// Neither a result nor the next message of a key depends on its end.
+    pub(super) is_plain: bool,
     pub(super) body: Bytes,
 }
 
@@ -87,7 +91,8 @@ impl Job {
             releases: at(9),
             burials: at(10),
             kicks: at(11),
-            body: bytes(row.get(12)).unwrap_or_default(),
+            is_plain: at(12) == 0 && bytes(row.get(13)).is_none(),
+            body: bytes(row.get(14)).unwrap_or_default(),
         })
     }
 }
@@ -113,6 +118,8 @@ pub(super) enum After {
     Ready,
     Delayed,
     Buried,
+    /// It waits for its turn.
+    Blocked,
 }
 
 /// A deed on its way into the store.
@@ -122,16 +129,27 @@ pub(super) struct Turn {
     after: Cell<After>,
     /// Where the job was, and where it is now.
     moved: Cell<Option<(Spot, Spot)>>,
+    /// What is known of the turn of its key; `None` leaves jobs with keys alone.
+    key: Option<HasTurn>,
+    /// It has a key, and was left alone.
+    is_left: Cell<bool>,
 }
 
+/// Whether a job has the turn of its key when it waits again.
+type HasTurn = bool;
+
 impl Turn {
-    fn new(deed: Deed) -> Self {
-        Turn { deed, after: Cell::new(After::Nowhere), moved: Cell::new(None) }
+    fn new(deed: Deed, key: Option<HasTurn>) -> Self {
+        Turn { deed, after: Cell::new(After::Nowhere), moved: Cell::new(None), key, is_left: Cell::new(false) }
     }
 
     /// The state from `state`; `None` where the deed cannot be done.
     fn state_after(&self, state: i64, attempts: u64) -> Option<(i64, After)> {
         match self.deed {
+            // Nobody comes before its turn.
+            _ if state == BLOCKED => None,
+            Deed::Reserve if state == DEAD && self.key.is_some() => None,
+            Deed::Kick if state == DEAD && self.key == Some(false) => Some((BLOCKED, After::Blocked)),
             Deed::Release { .. } | Deed::Bury { .. } if state != READY => None,
             Deed::Release { attempts_max, .. } if attempts_max > 0 && attempts >= attempts_max => {
                 Some((DEAD, After::Buried))
@@ -149,6 +167,10 @@ impl Revise for Turn {
         self.after.set(After::Nowhere);
         self.moved.set(None);
         let Some(old) = old else { return Revision::Keep };
+        self.is_left.set(self.key.is_none() && bytes(old.get(8)).is_some());
+        if self.is_left.get() {
+            return Revision::Keep;
+        }
         let at = |column: usize| number(old.get(column));
         let plus = |column: usize, more: bool| Param::Uint((at(column) + u64::from(more)).min(u32::MAX.into()));
         let has_failed = matches!(self.deed, Deed::Release { .. } | Deed::Bury { .. });
@@ -174,6 +196,7 @@ impl Revise for Turn {
             plus(5, matches!(self.deed, Deed::Release { .. })),
             plus(6, matches!(self.deed, Deed::Bury { .. })),
             plus(7, matches!(self.deed, Deed::Kick)),
+            kept(8),
         ])
     }
 }
@@ -305,7 +328,7 @@ impl Store {
     /// # Errors
     /// Storage errors.
     pub(super) async fn turn_jobs(&self, tube: &str, ids: &[u64], deed: Deed) -> Result<Vec<After>, StoreError> {
-        let turns: Vec<_> = ids.iter().map(|id| ([Value::Uint(*id)], Turn::new(deed))).collect();
+        let turns: Vec<_> = ids.iter().map(|id| ([Value::Uint(*id)], Turn::new(deed, None))).collect();
         let open = self.open().await?;
         let tables = open.tables.clone();
         let requests: Vec<_> =
@@ -316,8 +339,31 @@ impl Store {
             changing.moved(tube, Some(from), Some(to));
         }
         changing.certain();
+        let mut done: Vec<After> = turns.iter().map(|(_, turn)| turn.after.get()).collect();
+        let left = turns.iter().zip(ids).enumerate().filter(|(_, ((_, turn), _))| turn.is_left.get());
+        for (at, (_, id)) in left {
+            done[at] = self.with_room(async || self.turn_keyed_job(tube, *id, deed).await).await?;
+        }
         self.home.waiters.tell(ids.iter().copied());
-        Ok(turns.iter().map(|(_, turn)| turn.after.get()).collect())
+        Ok(done)
+    }
+
+    /// Does something to a job that has an ordering key.
+    async fn turn_keyed_job(&self, tube: &str, id: u64, deed: Deed) -> Result<After, StoreError> {
+        let mut open = self.open().await?;
+        let mut changing = self.changing([tube]).await;
+        match turn_keyed(&mut open, (tube, id), deed, &mut changing).await {
+            Ok(after) => {
+                self.give_back(open);
+                changing.certain();
+                Ok(after)
+            }
+            Err(error) => {
+                let error = error.into();
+                self.failed(&error, changing);
+                Err(error)
+            }
+        }
     }
 
     /// Deletes a job of which nobody else knows now; answers whether it was there.
@@ -325,16 +371,15 @@ impl Store {
     /// # Errors
     /// Storage errors.
     pub(super) async fn delete_job(&self, tube: &str, id: u64) -> Result<bool, StoreError> {
-        let key = [Value::Uint(id)];
-        let open = self.open().await?;
-        let tables = open.tables.clone();
-        let mut changing = self.changing([tube]).await;
-        let delete = Request::Delete(Rows::with_key(&key), Answer::OldRows);
-        let deleted = self.carry_out(open, &[(&tables.end, delete)]).await?.rows;
-        deleted.iter().for_each(|row| changing.moved(tube, spot_of(row), None));
-        changing.certain();
+        let delete = async || {
+            let mut changing = self.changing([tube]).await;
+            let ended = self.end_messages(&[id], None, &mut changing).await?;
+            changing.certain();
+            Ok(ended.contains(&true))
+        };
+        let was_there = self.with_room(delete).await?;
         self.home.waiters.tell([id]);
-        Ok(!deleted.is_empty())
+        Ok(was_there)
     }
 
     /// Delayed jobs of a tube, those first whose time comes first. Looks at all of them.
@@ -366,4 +411,39 @@ impl Store {
         self.give_back(open);
         Ok(found.rows)
     }
+}
+
+/// Does something to a job that has an ordering key, and what follows from it for others of the key, in a transaction.
+async fn turn_keyed(
+    open: &mut Open,
+    (tube, id): (&str, u64),
+    deed: Deed,
+    changing: &mut Changing<'_>,
+) -> Result<After, QueryError> {
+    let tables = open.tables.clone();
+    let row = [Value::Uint(id)];
+    execute(&mut open.session, b"BEGIN").await?;
+    let mut found = Gather::default();
+    open.session.run_request(&tables.end, &Request::Find(Rows::with_key(&row)), &mut found).await?;
+    let keyed = found.rows.first().and_then(|row| Keyed::of(row));
+    let mut has_turn = true;
+    if let Some(keyed) = keyed.as_ref().filter(|keyed| keyed.spot.state == DEAD && matches!(deed, Deed::Kick)) {
+        has_turn = take_turn(open, tube, &keyed.key).await?;
+    }
+    let turn = Turn::new(deed, Some(has_turn));
+    open.session
+        .run_request(&tables.jobs.turn, &Request::Revise(Rows::with_key(&row), &turn), &mut Gather::default())
+        .await?;
+    let Some((keyed, (from, to))) = keyed.zip(turn.moved.get()) else {
+        execute(&mut open.session, b"ROLLBACK").await?;
+        return Ok(After::Nowhere);
+    };
+    changing.moved(tube, Some(from), Some(to));
+    match turn.after.get() {
+        After::Buried => ended(open, id, &Keyed { spot: from, ..keyed }, changing).await?,
+        After::Blocked => block(open, tube, &keyed.key, id).await?,
+        After::Nowhere | After::Ready | After::Delayed => {}
+    }
+    execute(&mut open.session, b"COMMIT").await?;
+    Ok(turn.after.get())
 }

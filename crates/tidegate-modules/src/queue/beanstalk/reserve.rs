@@ -231,6 +231,9 @@ async fn give(
         match jobs.iter().position(is_it) {
             Some(at) => {
                 let job = jobs.swap_remove(at);
+                if job.is_plain {
+                    lease.note_plain();
+                }
                 hold(store, tube, lease, job.ttr_ms.unwrap_or(ttr_default_ms), client);
                 write_job("RESERVED", job.place.id, &job.body, output);
                 given += 1;

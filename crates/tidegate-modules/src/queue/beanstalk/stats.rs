@@ -20,7 +20,7 @@ use crate::{
     queue::{
         counts::URGENT_BELOW,
         store::Store,
-        tables::{DEAD, DELAYED},
+        tables::{BLOCKED, DEAD, DELAYED},
     },
 };
 
@@ -134,7 +134,8 @@ impl Counted {
             urgent: count.urgent.saturating_sub(urgent),
             ready: count.ready.saturating_sub(reserved),
             reserved,
-            delayed: count.delayed,
+            // Jobs that wait for others of their ordering key are not to be had either.
+            delayed: count.delayed + count.blocked,
             buried: count.dead,
         }
     }
@@ -241,7 +242,7 @@ pub(super) fn of_job(job: &Job, time_left_ms: Option<u64>, ttr_ms: u64) -> Strin
     let now_ms = clock::now_ms();
     let (state, left_ms) = match (job.state, time_left_ms) {
         (_, Some(left)) => ("reserved", left),
-        (DELAYED, None) => ("delayed", job.due_ms.saturating_sub(now_ms)),
+        (DELAYED | BLOCKED, None) => ("delayed", job.due_ms.saturating_sub(now_ms)),
         (DEAD, None) => ("buried", 0),
         _ => ("ready", 0),
     };

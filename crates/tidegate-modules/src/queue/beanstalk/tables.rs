@@ -12,11 +12,13 @@ use crate::queue::tables::SCHEMA;
 pub(in crate::queue) struct JobTables {
     /// Columns of a new job: queue, state, priority, published_ms, due_ms, expires_ms, lease_ms, body.
     pub(super) put: OpenTable,
-    /// A job: id, queue, state, priority, published_ms, due_ms, expires_ms, attempts, lease_ms, releases, burials, kicks, body.
+    /// A job: id, queue, state, priority, published_ms, due_ms, expires_ms, attempts, lease_ms, releases, burials, kicks,
+    /// result_ms, ordering_key, body.
     pub(super) job: OpenTable,
     /// The same without the body.
     pub(super) facts: OpenTable,
-    /// What commands change: state, priority, due_ms, attempts, unique_key, releases, burials, kicks.
+    /// What commands change: state, priority, due_ms, attempts, unique_key, releases, burials, kicks,
+    /// ordering_key.
     pub(super) turn: OpenTable,
 }
 
@@ -31,7 +33,8 @@ impl JobTables {
             session.open_table(&Opening { schema: SCHEMA, table: "messages", index, columns, filters: &[], strictness })
         };
         let put = ["queue", "state", "priority", "published_ms", "due_ms", "expires_ms", "lease_ms", "body"];
-        let turn = ["state", "priority", "due_ms", "attempts", "unique_key", "releases", "burials", "kicks"];
+        let turn =
+            ["state", "priority", "due_ms", "attempts", "unique_key", "releases", "burials", "kicks", "ordering_key"];
         let job = [
             "id",
             "queue",
@@ -45,6 +48,8 @@ impl JobTables {
             "releases",
             "burials",
             "kicks",
+            "result_ms",
+            "ordering_key",
             "body",
         ];
         Ok(JobTables {
