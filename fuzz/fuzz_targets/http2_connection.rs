@@ -24,6 +24,7 @@ use tidegate_net::{
     generations::{Ready, WorkerStart, spawn_agent},
     listeners::{Provided, Purpose, Sockets},
     log,
+    places::Place,
 };
 use tokio::sync::mpsc;
 
@@ -59,12 +60,20 @@ fn serve() -> PathBuf {
     };
     let config = load(&options).unwrap_or_else(|error| panic!("{}", error.render()));
     log::start_writer().expect("a thread");
-    let opened = Sockets::open(&config.listen_specs(), 1, &Sockets::default(), &mut Provided::default(), Purpose::Serve);
+    let opened =
+        Sockets::open(&config.listen_specs(), 1, &Sockets::default(), &mut Provided::default(), Purpose::Serve);
     let listeners = opened.expect("sockets").for_worker(0, 1);
     let (control, receiver) = mpsc::unbounded_channel();
     // It is never told to end.
     std::mem::forget(control);
-    let start = WorkerStart { id: 0, worker_count: 1, listeners, control: receiver, ready: Ready::nobody() };
+    let start = WorkerStart {
+        id: 0,
+        worker_count: 1,
+        listeners,
+        place: Place::alone(),
+        control: receiver,
+        ready: Ready::nobody(),
+    };
     spawn_agent(worker::body(config), start, || panic!("the worker has ended")).expect("a thread");
     PathBuf::from(socket)
 }
@@ -74,7 +83,10 @@ fuzz_target!(|input: &[u8]| {
     client.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
     client.set_write_timeout(Some(Duration::from_secs(20))).expect("set");
     // The server may have heard enough.
-    let _ = client.write_all(PREFACE).and_then(|()| client.write_all(input)).and_then(|()| client.shutdown(Shutdown::Write));
+    let _ = client
+        .write_all(PREFACE)
+        .and_then(|()| client.write_all(input))
+        .and_then(|()| client.shutdown(Shutdown::Write));
     let mut answer = Vec::new();
     if client.read_to_end(&mut answer).is_err() {
         // A reset may take anything along.
