@@ -23,6 +23,7 @@ mod directory;
 pub mod drizzle;
 pub mod echo;
 pub mod empty_gif;
+mod event_stream;
 pub mod fastcgi;
 pub mod form_input;
 pub mod geo;

@@ -18,7 +18,7 @@
 //!
 //! Source: HTML Living Standard, section 9.2, Server-sent events.
 
-use std::{io::Write, rc::Rc, sync::Arc, time::Duration};
+use std::{io::Write, rc::Rc, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use tidegate_conf::{Diagnostic, Level as Severity, ast};
@@ -30,7 +30,7 @@ use tidegate_core::{
     phase::{Outcome, Ready, Step},
     request::Request,
 };
-use tidegate_http::{Known, Method};
+use tidegate_http::Method;
 use tidegate_net::{log::Level, worker};
 use tidegate_rows::{
     json::{TextOptions, append_string},
@@ -38,11 +38,10 @@ use tidegate_rows::{
 };
 use tidegate_sql::{Commit, Heard, Key, KeyValue, Listening, TableKeys};
 
-use crate::database;
-
-/// A comment goes out after so long without an event: proxies take a connection without traffic for dead, and a worker that is to
-/// end lets its clients go then.
-const PING: Duration = Duration::from_secs(15);
+use crate::{
+    database,
+    event_stream::{self, PING},
+};
 
 /// What the directive says at one level.
 #[derive(Debug, Default)]
@@ -124,13 +123,7 @@ fn handle(req: &Rc<Request>, tables: &Arc<Tables>) -> Outcome {
             return Ready::Now(Step::Status(503));
         }
     };
-    {
-        let mut response = req.response.borrow_mut();
-        response.status = 200;
-        response.content_type.clear();
-        response.content_type.extend_from_slice(b"text/event-stream");
-        response.fields.set_known(Known::CacheControl, b"no-cache");
-    }
+    event_stream::begin(req);
     let (req, tables) = (Rc::clone(req), Arc::clone(tables));
     Ready::later(async move {
         match tell(&req, listening, &tables).await {

@@ -129,10 +129,9 @@ impl Place {
             return None;
         }
         // Whom to look at changes with each client that comes.
-        let first = self.id + 1 + own % (count - 1);
         let others = (0..LOOKED_AT.min(count - 1)).map(|step| {
-            let turn = (first - self.id - 1 + step) % (count - 1);
-            &self.seats[(self.id + 1 + turn) % count]
+            let behind = (own + step) % (count - 1);
+            &self.seats[(self.id + 1 + behind) % count]
         });
         let (other, load) = others.map(|seat| (seat, seat.load())).min_by_key(|(_, load)| *load)?;
         (own >= load + 2.max(load / 4)).then_some(other)

@@ -36,7 +36,7 @@ use tidegate_queue::{Receipt, Settling};
 use super::{
     Conf, MODULE, admin,
     answer::{Refused, send, write_list, write_published},
-    message::{NewMessage, check_name, time_ms},
+    message::{NewMessage, check_name, millis, time_ms},
     pull, results, schedules,
     settle::REASON_BYTES_MAX,
     store::Store,
@@ -312,7 +312,7 @@ async fn extend(call: Call) -> Result<Step, Failure> {
         receipts.take(name, value)
     })?;
     receipts.check()?;
-    let lease_ms = lease.unwrap_or_else(|| u64::try_from(call.conf().lease().as_millis()).unwrap_or(u64::MAX));
+    let lease_ms = lease.unwrap_or_else(|| millis(call.conf().lease()));
     let broker = call.store.broker();
     receipts.over = receipts.given.iter().copied().filter(|one| !broker.extend(&call.queue, *one, lease_ms)).collect();
     Ok(receipts.send(&call).await)

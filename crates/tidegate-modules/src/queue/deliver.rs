@@ -41,7 +41,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     Conf, MODULE,
-    message::Message,
+    message::{Message, millis},
     pull::{self, WAIT_MS},
     store::{Store, StoreError},
     subscriptions::check_pulled_name,
@@ -330,10 +330,6 @@ fn is_field(name: &str, value: &str) -> bool {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let is_text = |byte: u8| byte == b'\t' || (byte >= b' ' && byte != 0x7f);
     !name.is_empty() && name.bytes().all(is_token) && value.bytes().all(is_text)
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

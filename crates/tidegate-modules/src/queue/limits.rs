@@ -1,9 +1,6 @@
 //! Limits of queues: how many messages there may be, for how long, and what happens beyond that.
 
-use std::{
-    cell::{Cell, RefCell},
-    time::Duration,
-};
+use std::cell::{Cell, RefCell};
 
 use tidegate_net::clock;
 use tidegate_queue::{Lease, Place};
@@ -14,6 +11,7 @@ use super::{
     Conf,
     counts::{Changing, Excess, Spot},
     gather::{Gather, number},
+    message::millis,
     ordering::{Keyed, ended},
     publish::Target,
     store::{Open, Store, StoreError},
@@ -86,7 +84,6 @@ pub(super) const OVERFLOWS: &[(&str, u32)] = &[("reject", 0), ("drop_oldest", 1)
 impl Conf {
     /// The limits of queues that have none of their own.
     pub(super) fn limits(&self) -> Limits {
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Limits {
             length_max: self.queue_length_max.unwrap_or(0),
             age_max_ms: self.queue_age_max.map_or(0, millis),

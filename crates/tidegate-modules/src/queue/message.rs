@@ -162,7 +162,12 @@ impl NewMessage {
 pub(super) fn time_ms(name: &str, value: &str) -> Result<u64, Refused> {
     let time = values::time(value.into()).ok().filter(|time| *time <= TIME_MAX);
     let time = time.ok_or_else(|| Refused::bad(format!("\"{name}\" is no time: {value:?}")))?;
-    Ok(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    Ok(millis(time))
+}
+
+/// A time in milliseconds, as the store and the broker have it.
+pub(super) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn priority(value: &str) -> Result<u32, Refused> {

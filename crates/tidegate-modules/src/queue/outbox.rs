@@ -33,7 +33,7 @@ use super::{
     counts::Changing,
     gather::{Gather, bytes, number},
     limits::Room,
-    message::{NewMessage, TIME_MAX, check_name},
+    message::{NewMessage, TIME_MAX, check_name, millis},
     publish::{Published, Target, insert},
     store::{Open, Store, StoreError},
     subscriptions::Held,
@@ -341,7 +341,7 @@ impl Entry {
     fn of(schema: &str, row: &[Param]) -> Self {
         let name = bytes(row.get(1)).unwrap_or_default();
         let queue = String::from_utf8_lossy(&name).into_owned();
-        let time_max = u64::try_from(TIME_MAX.as_millis()).unwrap_or(u64::MAX);
+        let time_max = millis(TIME_MAX);
         let headers = bytes(row.get(7)).map(|headers| String::from_utf8_lossy(&headers).into_owned());
         let message = NewMessage {
             priority: u32::try_from(number(row.get(3))).unwrap_or(u32::MAX),

@@ -8,7 +8,7 @@ use tidegate_queue::{InLine, Lease, Turn};
 use super::{
     answer::{Refused, send, write_message},
     api::{Call, Failure, count},
-    message::{Message, time_ms},
+    message::{Message, millis, time_ms},
     store::{Store, StoreError},
     tables::READY,
 };
@@ -23,7 +23,6 @@ const READ_TOGETHER: usize = 8;
 const ANSWER_BYTES: usize = 8 << 20;
 
 pub(super) async fn pull(call: Call) -> Result<Step, Failure> {
-    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let (mut max, mut wait_ms, mut lease_ms) = (1, 0, millis(call.conf().lease()));
     let wait_ms_max = millis(call.conf().wait_max());
     call.each_param(|name, value| {

@@ -26,7 +26,7 @@ use super::{
     api::{Call, Failure},
     counts::{Changing, Spot},
     gather::{Gather, bytes, number},
-    message::{NewMessage, time_ms},
+    message::{NewMessage, millis, time_ms},
     ordering::{Keyed, ended},
     store::{Open, Store, StoreError},
     tables::{DEAD, READY},
@@ -292,7 +292,7 @@ pub(super) fn take_params(call: &Call, message: &mut NewMessage) -> Result<Optio
 }
 
 fn limited_wait(call: &Call, name: &str, value: &str) -> Result<u64, Refused> {
-    let max = u64::try_from(call.conf().wait_max().as_millis()).unwrap_or(u64::MAX);
+    let max = millis(call.conf().wait_max());
     Ok(time_ms(name, value)?.min(max))
 }
 

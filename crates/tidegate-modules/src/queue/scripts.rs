@@ -8,7 +8,7 @@ use tidegate_queue::{Lease, Receipt, Settling};
 
 use super::{
     LEASE,
-    message::{Message, NewMessage, check_name},
+    message::{Message, NewMessage, check_name, millis},
     publish::Published,
     pull::{self, MESSAGES_MAX},
     results::Outcome,
@@ -48,10 +48,6 @@ impl Taken {
 
 fn sentence(error: impl std::fmt::Display) -> String {
     error.to_string()
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Queue {

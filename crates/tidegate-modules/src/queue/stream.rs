@@ -12,27 +12,23 @@
 //!
 //! Source: HTML Living Standard, section 9.2, Server-sent events.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use tidegate_core::{
     output::{Chunk, Closed},
     phase::Step,
 };
-use tidegate_http::Known;
 use tidegate_net::worker;
 use tidegate_queue::{Hands, Lease};
 
 use super::{
     answer::{Refused, write_message},
     api::{Call, Failure, count},
-    message::{Message, time_ms},
+    message::{Message, millis, time_ms},
     pull::{self, MESSAGES_MAX, WAIT_MS},
     store::StoreError,
 };
-
-/// A comment goes out after so long without an event: proxies take a connection without traffic for dead, and a worker that is to
-/// end lets its clients go then.
-const PING: Duration = Duration::from_secs(15);
+use crate::event_stream::{self, PING};
 
 /// Why a stream ends.
 enum Ended {
@@ -55,7 +51,7 @@ impl From<StoreError> for Ended {
 
 pub(super) async fn stream(call: Call) -> Result<Step, Failure> {
     let mut prefetch = 1;
-    let mut lease_ms = u64::try_from(call.conf().lease().as_millis()).unwrap_or(u64::MAX);
+    let mut lease_ms = millis(call.conf().lease());
     call.each_param(|name, value| {
         match name {
             "prefetch" => prefetch = count(name, value, MESSAGES_MAX)?,
@@ -66,13 +62,7 @@ pub(super) async fn stream(call: Call) -> Result<Step, Failure> {
     })?;
     // A body would keep the connection from telling that the client leaves.
     call.body(0).await?;
-    {
-        let mut response = call.req.response.borrow_mut();
-        response.status = 200;
-        response.content_type.clear();
-        response.content_type.extend_from_slice(b"text/event-stream");
-        response.fields.set_known(Known::CacheControl, b"no-cache");
-    }
+    event_stream::begin(&call.req);
     let mut stream = Stream { call, prefetch, lease_ms, hands: Arc::default(), held: Vec::new() };
     match stream.run().await {
         Ok(()) => {

@@ -33,6 +33,7 @@ use crate::{
     database::{self, beanstalk::Settings, guarded},
     queue::{
         MODULE,
+        message::millis,
         store::{Store, StoreError},
     },
 };
@@ -89,7 +90,7 @@ impl Shared {
 
     /// Time to run of jobs whose publisher has said nothing.
     fn ttr_default_ms(&self) -> u64 {
-        u64::try_from(self.config.http_conf(&MODULE).lease().as_millis()).unwrap_or(u64::MAX)
+        millis(self.config.http_conf(&MODULE).lease())
     }
 }
 
