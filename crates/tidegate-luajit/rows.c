@@ -2,7 +2,7 @@
  * Rows of a result set: tables with the same keys again and again. The first row is built key by key; each other one
  * is a copy of a row before, in which values are written straight into their slots, without looking their keys up.
  *
- * Between `tidegate_lua_row_copy` and the moment that the table goes somewhere else, nothing here runs a step of the
+ * Rows are built within `tidegate_lua_sheltered_call`. Between `tidegate_lua_row_copy` and the moment that the table goes somewhere else, nothing here runs a step of the
  * collector: the new table stays white, so that stores into it need no barrier.
  */
 #define LUA_CORE
@@ -14,6 +14,8 @@
 #include "lj_tab.h"
 #include "lj_state.h"
 #include "lj_ctype.h"
+#include "lj_dispatch.h"
+#include "lj_vm.h"
 #include "lj_cdata.h"
 
 /* The value at an index of the running function's stack, counted from 1; nil where there is none. */
@@ -85,6 +87,63 @@ tidegate_lua_row_copy(lua_State *L, int row, size_t *size)
     table->hmask = hmask;
     *size = (hmask + 1) * sizeof(Node);
     return (char *)node;
+}
+
+struct sheltered {
+    void (*body)(lua_State *L, void *data);
+    void *data;
+};
+
+static TValue *
+call_sheltered(lua_State *L, lua_CFunction unused, void *data)
+{
+    struct sheltered *call = data;
+
+    (void)unused;
+    call->body(L, call->data);
+    return NULL;
+}
+
+/*
+ * Calls body(L, data) and gives LuaJIT's status; an error's value is on top then. Unlike lua_cpcall this may be called on any C
+ * stack, such as that of a statement of the embedded engine: the body runs in the frame of the caller, and the collector rests
+ * meanwhile, so that no finalizer runs there, whose C functions want the thread's own stack (guard.c). The caller makes up for
+ * that with tidegate_lua_collect.
+ */
+int
+tidegate_lua_sheltered_call(lua_State *L, void (*body)(lua_State *L, void *data), void *data)
+{
+    global_State *g = G(L);
+    GCSize threshold = g->gc.threshold;
+    uint8_t hooks = hook_save(g);
+    struct sheltered call = { body, data };
+    int status;
+
+    g->gc.threshold = LJ_MAX_MEM;
+    status = lj_vm_cpcall(L, NULL, &call, call_sheltered);
+    g->gc.threshold = threshold;
+    if (status != LUA_OK) {
+        hook_restore(g, hooks);
+    }
+    return status;
+}
+
+/* Whether the collector has work to do. */
+int
+tidegate_lua_collector_waits(lua_State *L)
+{
+    return G(L)->gc.total >= G(L)->gc.threshold;
+}
+
+/* Does the steps that the collector would have done while it rested. */
+void
+tidegate_lua_collect(lua_State *L)
+{
+    while (G(L)->gc.total >= G(L)->gc.threshold) {
+        if (lj_gc_step(L) > 0) {
+            break;
+        }
+    }
 }
 
 /* May raise (memory). */

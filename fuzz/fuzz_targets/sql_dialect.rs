@@ -5,7 +5,7 @@
 use std::{cell::RefCell, task};
 
 use libfuzzer_sys::fuzz_target;
-use tidegate_rows::{Column, Execute, Flow, Sink, SinkClosed, Statement, Summary, Value};
+use tidegate_rows::{Column, Execute, Flow, Sink, SinkClosed, Statement, Summary, Row};
 use tidegate_sql::{Durability, Engine, EngineOptions, Session};
 use tokio::runtime::{Builder, Runtime};
 
@@ -20,9 +20,7 @@ const ROWS_MAX: usize = 200;
 
 impl Sink for Few {
     fn columns(&mut self, _: &[Column]) {}
-    fn begin_row(&mut self) {}
-    fn value(&mut self, _: usize, _: Value<'_>) {}
-    fn end_row(&mut self) -> Flow {
+    fn row(&mut self, _: Row<'_>) -> Flow {
         self.rows += 1;
         if self.rows > ROWS_MAX { Flow::Full } else { Flow::More }
     }

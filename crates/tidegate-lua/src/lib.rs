@@ -65,6 +65,7 @@ mod phases;
 mod pipe;
 mod portable;
 mod request_context;
+mod rows;
 mod sql;
 mod syntax;
 mod timers;

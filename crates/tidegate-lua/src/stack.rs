@@ -67,6 +67,16 @@ unsafe extern "C-unwind" {
     fn tidegate_lua_push_coroutine(state: *mut lua_State, coroutine: *mut lua_State);
     fn tidegate_lua_move(from: *mut lua_State, to: *mut lua_State, count: c_int);
     fn tidegate_lua_take(to: *mut lua_State, from: *mut lua_State) -> c_int;
+    /// See `tidegate-luajit/rows.c`.
+    fn tidegate_lua_sheltered_call(
+        state: *mut lua_State,
+        body: unsafe extern "C-unwind" fn(*mut lua_State, *mut c_void),
+        data: *mut c_void,
+    ) -> c_int;
+    /// See `tidegate-luajit/rows.c`.
+    fn tidegate_lua_collector_waits(state: *mut lua_State) -> c_int;
+    /// See `tidegate-luajit/rows.c`.
+    fn tidegate_lua_collect(state: *mut lua_State);
     /// In LuaJIT since 2.1, missing in mlua-sys' list for Lua 5.1.
     fn lua_isyieldable(state: *mut lua_State) -> c_int;
 }
@@ -661,6 +671,39 @@ impl Lua {
             panics::go_on();
             return Ok(());
         }
+        Err(self.failed(status))
+    }
+
+    /// Runs `body` as [`Lua::protect`] does, on whatever C stack this is called, and in the same frame of Lua's stack: what
+    /// `body` pushes stays there. The collector rests meanwhile; [`Lua::collect`] makes up for it.
+    ///
+    /// # Errors
+    /// What `body` raised; what it had pushed is gone then.
+    #[inline]
+    pub(crate) fn shelter<F: FnOnce(&mut Lua)>(&mut self, body: F) -> Result<(), Failure> {
+        unsafe extern "C-unwind" fn trampoline<F: FnOnce(&mut Lua)>(state: *mut lua_State, data: *mut c_void) {
+            // SAFETY: the caller's state, in the caller's frame; `shelter` uses it no more until this has returned.
+            let lua = unsafe { Lua::from_raw(state) };
+            // SAFETY: `shelter` passes a pointer to its own `Option<F>`, which outlives the call.
+            let body = unsafe { (*data.cast::<Option<F>>()).take() };
+            let Some(body) = body else { return };
+            if let Err(error) = panics::guard(lua, body) {
+                crate::function::finish(lua, Err(error));
+            }
+        }
+        let mut slot = Some(body);
+        // SAFETY: errors are reported by the status; nothing with a destructor lives in the trampoline's frame when one is raised.
+        let status =
+            unsafe { tidegate_lua_sheltered_call(self.raw(), trampoline::<F>, ptr::from_mut(&mut slot).cast()) };
+        if status == ffi::LUA_OK {
+            return Ok(());
+        }
+        Err(self.failed(status))
+    }
+
+    /// The failure whose value a protected call has left on top. Goes on with a panic that has caused it.
+    #[cold]
+    fn failed(&mut self, status: c_int) -> Failure {
         let failure = Failure {
             message: traceback::error_text(self),
             traceback: Vec::new(),
@@ -668,7 +711,19 @@ impl Lua {
         };
         self.pop(1);
         panics::go_on();
-        Err(failure)
+        failure
+    }
+
+    /// Lets the collector do what is due, finalizers too. For the stack of the thread alone.
+    pub(crate) fn collect(&mut self) {
+        // SAFETY: `state` is live.
+        if unsafe { tidegate_lua_collector_waits(self.raw()) } != 0 {
+            let _ = self.protect(|lua| {
+                // SAFETY: as above; errors of finalizers end nothing.
+                unsafe { tidegate_lua_collect(lua.raw()) };
+                Ok(())
+            });
+        }
     }
 
     /// Whether the running function may yield.

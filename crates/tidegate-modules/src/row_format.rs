@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidegate_core::request::Request;
 use tidegate_rows::{
-    Column, Format, Summary, Value,
+    Column, Format, Row, Summary, Value,
     csv::Csv,
     json::{Json, JsonOptions},
     rds::{RDS_CONTENT_TYPE, Rds},
@@ -87,6 +87,9 @@ impl Format for RowFormat {
     }
     fn end_row(&mut self, out: &mut Vec<u8>) {
         each_format!(self, format => format.end_row(out));
+    }
+    fn row(&mut self, row: Row<'_>, out: &mut Vec<u8>) {
+        each_format!(self, format => format.row(row, out));
     }
     fn end_result(&mut self, summary: &Summary, out: &mut Vec<u8>) {
         each_format!(self, format => format.end_result(summary, out));

@@ -207,7 +207,7 @@ mod tests {
     use super::*;
     use crate::{packet::PacketBuffer, rows};
     use tidegate_rows::{
-        ColumnFlags, Sink,
+        ColumnFlags, Field, Row, Sink,
         csv::{Csv, CsvOptions, CsvTerminator},
         sink::Collect,
     };
@@ -221,10 +221,9 @@ mod tests {
         let mut results = Collect { format: BinaryResults::new(TextResults::new(true)), out: Vec::new() };
         results.columns(&columns);
         let at = results.out.len();
-        results.begin_row();
-        (0..8).for_each(|index| results.value(index, if index == 6 { Value::Null } else { Value::Int(1) }));
-        results.value(8, value);
-        let _ = results.end_row();
+        let mut row = [Field::Plain(Value::Int(1)); 9];
+        (row[6], row[8]) = (Value::Null.into(), value.into());
+        let _ = results.row(Row(&row));
         let mut buffer = PacketBuffer::new(1 << 20);
         buffer.check_sequence = false;
         let packet = results.out[at..].to_vec();

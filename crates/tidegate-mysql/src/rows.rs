@@ -4,24 +4,30 @@
 
 use std::io::Write;
 
-use tidegate_rows::{Column, ColumnFlags, ColumnType, Flow, Sink, Value};
+use smallvec::SmallVec;
+use tidegate_rows::{Column, ColumnFlags, ColumnType, Field, Flow, Row, Sink, Unpack, Value, number::append_uint};
 
 use crate::wire::{Malformed, NULL, Reader};
+
+/// Fields of a row that need no memory of their own.
+const FIELDS: usize = 16;
+
+type Fields<'a> = SmallVec<[Field<'a>; FIELDS]>;
 
 /// Hands a row of the text protocol to the sink.
 ///
 /// # Errors
-/// A row with fewer or more values than columns.
+/// A row with fewer or more values than columns: the sink gets nothing of it.
 #[inline]
 pub fn text<S: Sink>(packet: &[u8], columns: usize, sink: &mut S) -> Result<Flow, Malformed> {
     let mut rest = packet;
-    sink.begin_row();
-    for index in 0..columns {
+    let mut row = Fields::with_capacity(columns);
+    for _ in 0..columns {
         let Some((&first, tail)) = rest.split_first() else { return Err(Malformed("a row ends too early")) };
         let (len, tail) = match first {
             len @ ..NULL => (usize::from(len), tail),
             NULL => {
-                sink.value(index, Value::Null);
+                row.push(Value::Null.into());
                 rest = tail;
                 continue;
             }
@@ -32,19 +38,19 @@ pub fn text<S: Sink>(packet: &[u8], columns: usize, sink: &mut S) -> Result<Flow
             }
         };
         let (value, tail) = tail.split_at_checked(len).ok_or(Malformed("a row ends too early"))?;
-        sink.value(index, Value::Bytes(value));
+        row.push(Value::Bytes(value).into());
         rest = tail;
     }
     if !rest.is_empty() {
         return Err(Malformed("a row has more values than columns"));
     }
-    Ok(sink.end_row())
+    Ok(sink.row(Row(&row)))
 }
 
-/// Hands a row of the binary protocol to the sink. Dates and times become the text that the text protocol has.
+/// Hands a row of the binary protocol to the sink. Dates and times stay packed; their text is that of the text protocol.
 ///
 /// # Errors
-/// A row with fewer or more values than columns, or impossible lengths.
+/// A row with fewer or more values than columns, or impossible lengths: the sink gets nothing of it.
 pub fn binary<S: Sink>(packet: &[u8], columns: &[Column], sink: &mut S) -> Result<Flow, Malformed> {
     let mut reader = Reader(packet);
     if reader.u8()? != 0 {
@@ -52,30 +58,22 @@ pub fn binary<S: Sink>(packet: &[u8], columns: &[Column], sink: &mut S) -> Resul
     }
     // The first two bits are not used.
     let nulls = reader.bytes((columns.len() + 2).div_ceil(8))?;
-    sink.begin_row();
+    let mut row = Fields::with_capacity(columns.len());
     for (index, column) in columns.iter().enumerate() {
         let bit = index + 2;
-        if nulls[bit / 8] & (1 << (bit % 8)) != 0 {
-            sink.value(index, Value::Null);
-        } else {
-            binary_value(&mut reader, index, column, sink)?;
-        }
+        let is_null = nulls[bit / 8] & (1 << (bit % 8)) != 0;
+        row.push(if is_null { Value::Null.into() } else { binary_field(&mut reader, column)? });
     }
     if !reader.is_empty() {
         return Err(Malformed("a row has more values than columns"));
     }
-    Ok(sink.end_row())
+    Ok(sink.row(Row(&row)))
 }
 
-fn binary_value<S: Sink>(
-    reader: &mut Reader<'_>,
-    index: usize,
-    column: &Column,
-    sink: &mut S,
-) -> Result<(), Malformed> {
+fn binary_field<'a>(reader: &mut Reader<'a>, column: &Column) -> Result<Field<'a>, Malformed> {
     use ColumnType::*;
     let unsigned = column.flags.is_unsigned();
-    let integer = match column.kind {
+    let value = match column.kind {
         Tiny if unsigned => Value::Uint(u64::from(reader.u8()?)),
         Tiny => Value::Int(i64::from(reader.u8()? as i8)),
         Short | Year if unsigned => Value::Uint(u64::from(reader.u16()?)),
@@ -84,40 +82,118 @@ fn binary_value<S: Sink>(
         Long | Int24 => Value::Int(i64::from(reader.u32()? as i32)),
         LongLong if unsigned => Value::Uint(reader.u64()?),
         LongLong => Value::Int(reader.u64()? as i64),
-        Float => {
-            sink.value(index, Value::Float(f32::from_bits(reader.u32()?)));
-            return Ok(());
-        }
-        Double => {
-            sink.value(index, Value::Double(f64::from_bits(reader.u64()?)));
-            return Ok(());
-        }
+        Float => Value::Float(f32::from_bits(reader.u32()?)),
+        Double => Value::Double(f64::from_bits(reader.u64()?)),
         Date | Datetime | Timestamp | NewDate | Time => {
-            let mut text = ShortText::default();
+            let temporal = Temporal::of(column);
             let fields = reader.lenenc_bytes()?;
-            match column.kind {
-                Time => put_time(&mut text, fields, column.decimals)?,
-                Datetime | Timestamp => put_datetime(&mut text, fields, Some(column.decimals))?,
-                _ => put_datetime(&mut text, fields, None)?,
-            }
-            sink.value(index, Value::Bytes(text.as_bytes()));
-            return Ok(());
+            temporal.check(fields)?;
+            return Ok(Field::Packed(Value::Bytes(fields), temporal));
         }
         Null => Value::Null,
         Decimal | NewDecimal | Varchar | Bit | Json | Enum | Set | TinyBlob | MediumBlob | LongBlob | Blob
         | VarString | String | Geometry | Vector => Value::Bytes(reader.lenenc_bytes()?),
     };
-    match integer {
+    Ok(match value {
         // The text protocol's zeros are the client's work here.
-        Value::Uint(number) if column.flags.0 & ColumnFlags::ZEROFILL != 0 => {
-            let mut text = ShortText::default();
-            let width = usize::try_from(column.length).unwrap_or(0).min(TEXT_SIZE);
-            text.put(format_args!("{number:0width$}"));
-            sink.value(index, Value::Bytes(text.as_bytes()));
-        }
-        value => sink.value(index, value),
+        Value::Uint(_) if column.flags.0 & ColumnFlags::ZEROFILL != 0 => Field::Packed(value, Padded::of(column)),
+        value => value.into(),
+    })
+}
+
+/// Knows the text of numbers that are filled with zeros up to a width.
+#[derive(Clone, Copy)]
+struct Padded {
+    width: usize,
+}
+
+impl Padded {
+    fn of(column: &Column) -> &'static Self {
+        static WIDTHS: [Padded; TEXT_SIZE + 1] = {
+            let mut all = [Padded { width: 0 }; TEXT_SIZE + 1];
+            let mut width = 0;
+            while width < all.len() {
+                all[width].width = width;
+                width += 1;
+            }
+            all
+        };
+        &WIDTHS[usize::try_from(column.length).unwrap_or(0).min(TEXT_SIZE)]
     }
-    Ok(())
+}
+
+impl Unpack for Padded {
+    fn append_text(&self, packed: Value<'_>, out: &mut Vec<u8>) {
+        let Value::Uint(number) = packed else { return };
+        let start = out.len();
+        append_uint(out, number);
+        let missing = self.width.saturating_sub(out.len() - start);
+        out.splice(start..start, std::iter::repeat_n(b'0', missing));
+    }
+}
+
+/// Knows the text of dates and times in the form of the binary protocol.
+#[derive(Clone, Copy)]
+struct Temporal {
+    shape: Shape,
+    decimals: u8,
+}
+
+/// What a date or time consists of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Date,
+    Datetime,
+    Time,
+}
+
+/// Digits that a column may have behind the point, and what stands for a number that is not known.
+const DECIMALS: usize = 32;
+
+impl Temporal {
+    const fn all(shape: Shape) -> [Self; DECIMALS] {
+        let mut all = [Self { shape, decimals: 0 }; DECIMALS];
+        let mut decimals = 0;
+        while decimals < DECIMALS {
+            all[decimals].decimals = decimals as u8;
+            decimals += 1;
+        }
+        all
+    }
+
+    fn of(column: &Column) -> &'static Self {
+        static DATES: [Temporal; DECIMALS] = Temporal::all(Shape::Date);
+        static DATETIMES: [Temporal; DECIMALS] = Temporal::all(Shape::Datetime);
+        static TIMES: [Temporal; DECIMALS] = Temporal::all(Shape::Time);
+        let all = match column.kind {
+            ColumnType::Time => &TIMES,
+            ColumnType::Datetime | ColumnType::Timestamp => &DATETIMES,
+            _ => &DATES,
+        };
+        &all[usize::from(column.decimals).min(DECIMALS - 1)]
+    }
+
+    /// Demands a length that such a value may have.
+    fn check(&self, fields: &[u8]) -> Result<(), Malformed> {
+        match (self.shape, fields.len()) {
+            (Shape::Time, 0 | 8 | 12) | (Shape::Date | Shape::Datetime, 0 | 4 | 7 | 11) => Ok(()),
+            (Shape::Time, _) => Err(Malformed("bad length of a time")),
+            _ => Err(Malformed("bad length of a date")),
+        }
+    }
+}
+
+impl Unpack for Temporal {
+    fn append_text(&self, packed: Value<'_>, out: &mut Vec<u8>) {
+        let Value::Bytes(fields) = packed else { return };
+        let mut text = ShortText::default();
+        match self.shape {
+            Shape::Time => put_time(&mut text, fields, self.decimals),
+            Shape::Datetime => put_datetime(&mut text, fields, Some(self.decimals)),
+            Shape::Date => put_datetime(&mut text, fields, None),
+        }
+        out.extend_from_slice(text.as_bytes());
+    }
 }
 
 /// The text of a date or time in the form of the binary protocol.
@@ -126,19 +202,17 @@ fn binary_value<S: Sink>(
 /// A length that none has.
 pub fn temporal_text(kind: ColumnType, fields: &[u8]) -> Result<Vec<u8>, Malformed> {
     const DECIMALS_UNKNOWN: u8 = 31;
-    let mut text = ShortText::default();
-    match kind {
-        ColumnType::Time => put_time(&mut text, fields, DECIMALS_UNKNOWN)?,
-        ColumnType::Date | ColumnType::NewDate => put_datetime(&mut text, fields, None)?,
-        _ => put_datetime(&mut text, fields, Some(DECIMALS_UNKNOWN))?,
-    }
-    Ok(text.as_bytes().to_vec())
+    let column = Column { decimals: DECIMALS_UNKNOWN, ..Column::expression(*b"", kind) };
+    let (temporal, mut text) = (Temporal::of(&column), Vec::new());
+    temporal.check(fields)?;
+    temporal.append_text(Value::Bytes(fields), &mut text);
+    Ok(text)
 }
 
 /// The widest `ZEROFILL` column has 255 digits.
 const TEXT_SIZE: usize = 255;
 
-/// A text on the stack.
+/// A text on the stack: longer than any date or time.
 struct ShortText {
     bytes: [u8; TEXT_SIZE],
     len: usize,
@@ -186,10 +260,7 @@ impl ShortText {
 /// 7 bytes   and hour, minute, second
 /// 11 bytes  and microsecond u32
 /// ```
-fn put_datetime(out: &mut ShortText, fields: &[u8], decimals: Option<u8>) -> Result<(), Malformed> {
-    if !matches!(fields.len(), 0 | 4 | 7 | 11) {
-        return Err(Malformed("bad length of a date"));
-    }
+fn put_datetime(out: &mut ShortText, fields: &[u8], decimals: Option<u8>) {
     let field = |at: usize| fields.get(at).copied().unwrap_or(0);
     let year = u16::from_le_bytes([field(0), field(1)]);
     out.put(format_args!("{year:04}-{:02}-{:02}", field(2), field(3)));
@@ -197,7 +268,6 @@ fn put_datetime(out: &mut ShortText, fields: &[u8], decimals: Option<u8>) -> Res
         out.put(format_args!(" {:02}:{:02}:{:02}", field(4), field(5), field(6)));
         out.put_fraction(u32::from_le_bytes([field(7), field(8), field(9), field(10)]), decimals);
     }
-    Ok(())
 }
 
 /// Appends a time.
@@ -207,17 +277,13 @@ fn put_datetime(out: &mut ShortText, fields: &[u8], decimals: Option<u8>) -> Res
 /// 8 bytes   negative?, days u32, hour, minute, second
 /// 12 bytes  and microsecond u32
 /// ```
-fn put_time(out: &mut ShortText, fields: &[u8], decimals: u8) -> Result<(), Malformed> {
-    if !matches!(fields.len(), 0 | 8 | 12) {
-        return Err(Malformed("bad length of a time"));
-    }
+fn put_time(out: &mut ShortText, fields: &[u8], decimals: u8) {
     let field = |at: usize| fields.get(at).copied().unwrap_or(0);
     let sign = if field(0) == 0 { "" } else { "-" };
     let days = u32::from_le_bytes([field(1), field(2), field(3), field(4)]);
     let hours = u64::from(days) * 24 + u64::from(field(5));
     out.put(format_args!("{sign}{hours:02}:{:02}:{:02}", field(6), field(7)));
     out.put_fraction(u32::from_le_bytes([field(8), field(9), field(10), field(11)]), decimals);
-    Ok(())
 }
 
 #[cfg(test)]

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use crate::{packet::PacketBuffer, rows};
     use tidegate_rows::{
-        ColumnType, Sink,
+        ColumnType, Field, Row, Sink,
         csv::{Csv, CsvOptions},
         sink::Collect,
     };
@@ -132,10 +132,7 @@ mod tests {
             for sink in [&mut results as &mut dyn Sink, &mut direct] {
                 sink.columns(&columns);
                 for row in values {
-                    sink.begin_row();
-                    sink.value(0, row[0]);
-                    sink.value(1, row[1]);
-                    let _ = sink.end_row();
+                    let _ = sink.row(Row(&row.map(Field::Plain)));
                 }
                 sink.end_result(&Summary::default());
             }

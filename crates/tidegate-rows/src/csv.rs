@@ -164,7 +164,7 @@ impl Csv {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ColumnType, Sink, sink::Collect};
+    use crate::{ColumnType, Field, Row, Sink, sink::Collect};
 
     #[track_caller]
     fn check(options: CsvOptions, rows: &[[Value<'_>; 2]], expected: &str) {
@@ -174,11 +174,8 @@ mod tests {
             Column::expression(*b"na,me", ColumnType::VarString),
         ]);
         for row in rows {
-            sink.begin_row();
-            for (index, value) in row.iter().enumerate() {
-                sink.value(index, *value);
-            }
-            let _ = sink.end_row();
+            let row: Vec<Field<'_>> = row.iter().map(|value| Field::Plain(*value)).collect();
+            let _ = sink.row(Row(&row));
         }
         sink.end_result(&Summary::default());
         assert_eq!(String::from_utf8(sink.out).unwrap(), expected);

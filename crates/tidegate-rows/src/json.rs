@@ -406,7 +406,7 @@ fn append_odd_number(out: &mut Vec<u8>, text: &[u8], is_zerofill: bool, how: Tex
 mod tests {
     use super::*;
     use crate::{ColumnType, sink::Collect};
-    use crate::{Flow, Sink};
+    use crate::{Field, Flow, Row, Sink};
 
     fn columns() -> Vec<Column> {
         vec![Column::expression(*b"id", ColumnType::Long), Column::expression(*b"name", ColumnType::VarString)]
@@ -416,11 +416,8 @@ mod tests {
         let mut sink = Collect { format, out: Vec::new() };
         sink.columns(columns);
         for row in rows {
-            sink.begin_row();
-            for (index, value) in row.iter().enumerate() {
-                sink.value(index, *value);
-            }
-            assert_eq!(sink.end_row(), Flow::More);
+            let row: Vec<Field<'_>> = row.iter().map(|value| Field::Plain(*value)).collect();
+            assert_eq!(sink.row(Row(&row)), Flow::More);
         }
         sink.end_result(&Summary::default());
         String::from_utf8(sink.out).unwrap()

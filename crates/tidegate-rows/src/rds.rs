@@ -408,7 +408,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Sink, sink::Collect};
+    use crate::{Row, Sink, sink::Collect};
 
     pub(super) const HEADER: &[u8] = b"\0\x03\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x02\0";
     const COLUMNS: &[u8] = b"\x09\0\x03\0\x02\0id\x13\x80\xfc\0\x04\0name";
@@ -423,10 +423,7 @@ mod tests {
         let mut sink = Collect { format: Rds::default(), out: Vec::new() };
         sink.columns(&[Column::expression(*b"id", ColumnType::Long), Column::expression(*b"name", ColumnType::Blob)]);
         for (id, name) in [(2, Value::Null), (3, Value::Bytes(b"bob"))] {
-            sink.begin_row();
-            sink.value(0, Value::Int(id));
-            sink.value(1, name);
-            let _ = sink.end_row();
+            let _ = sink.row(Row(&[Value::Int(id).into(), name.into()]));
         }
         sink.end_result(&Summary::default());
         assert_eq!(sink.out, cats());

@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll};
 
-use crate::{Column, Param, QueryError, Value};
+use crate::{Column, Param, QueryError, Row, Value};
 
 /// Whether a sink takes more rows now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,18 +50,13 @@ pub enum SessionChange {
 }
 
 /// Receives the results of a statement, in this order for each result:
-/// [`columns`](Self::columns), any number of rows ([`begin_row`](Self::begin_row), one [`value`](Self::value) for each
-/// column, [`end_row`](Self::end_row)), [`end_result`](Self::end_result). A statement that returns no rows calls
-/// `end_result` alone. After an error nothing more is called.
+/// [`columns`](Self::columns), any number of times [`row`](Self::row), [`end_result`](Self::end_result). A statement that
+/// returns no rows calls `end_result` alone. After an error nothing more is called.
 pub trait Sink {
     /// A result set begins.
     fn columns(&mut self, columns: &[Column]);
-    /// A row begins.
-    fn begin_row(&mut self);
-    /// The next value of the row; `index` counts the columns from 0.
-    fn value(&mut self, index: usize, value: Value<'_>);
-    /// The row is complete.
-    fn end_row(&mut self) -> Flow;
+    /// A row: a field for each column.
+    fn row(&mut self, row: Row<'_>) -> Flow;
     /// The result is complete.
     fn end_result(&mut self, summary: &Summary);
     /// Waits until a sink that answered [`Flow::Full`] has room.
@@ -86,7 +81,8 @@ pub trait Input {
     fn poll_read(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<Result<bool, SinkClosed>>;
 }
 
-/// A way to write results as bytes: each call appends to `out`. The calls come in the order of [`Sink`].
+/// A way to write results as bytes: each call appends to `out`. The calls come in the order of [`Sink`], and a row may come in
+/// pieces, from where it arrives so.
 pub trait Format {
     /// A result set begins.
     fn columns(&mut self, columns: &[Column], out: &mut Vec<u8>);
@@ -96,6 +92,13 @@ pub trait Format {
     fn value(&mut self, index: usize, value: Value<'_>, out: &mut Vec<u8>);
     /// The row is complete.
     fn end_row(&mut self, out: &mut Vec<u8>);
+    /// A whole row.
+    #[inline]
+    fn row(&mut self, row: Row<'_>, out: &mut Vec<u8>) {
+        self.begin_row(out);
+        row.each(|index, value| self.value(index, value, out));
+        self.end_row(out);
+    }
     /// The result is complete.
     fn end_result(&mut self, summary: &Summary, out: &mut Vec<u8>);
     /// There is no result but an error: in an RDS stream that somebody else produced. Without a notation for errors of its
@@ -118,14 +121,8 @@ impl<F: Format> Sink for Collect<F> {
     fn columns(&mut self, columns: &[Column]) {
         self.format.columns(columns, &mut self.out);
     }
-    fn begin_row(&mut self) {
-        self.format.begin_row(&mut self.out);
-    }
-    fn value(&mut self, index: usize, value: Value<'_>) {
-        self.format.value(index, value, &mut self.out);
-    }
-    fn end_row(&mut self) -> Flow {
-        self.format.end_row(&mut self.out);
+    fn row(&mut self, row: Row<'_>) -> Flow {
+        self.format.row(row, &mut self.out);
         Flow::More
     }
     fn end_result(&mut self, summary: &Summary) {

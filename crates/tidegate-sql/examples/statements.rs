@@ -6,7 +6,8 @@
 
 use std::io::{BufRead, Write};
 
-use tidegate_rows::{Column, Execute, Flow, QueryError, Sink, SinkClosed, Statement, Summary, Value};
+use tidegate_rows::number::{append_double, append_float};
+use tidegate_rows::{Column, Execute, Flow, QueryError, Row, Sink, SinkClosed, Statement, Summary, Value};
 use tidegate_sql::{Engine, EngineOptions};
 
 /// Prints results as lines.
@@ -25,34 +26,32 @@ impl Sink for Print {
         self.out.extend_from_slice(names.join("\t").as_bytes());
         self.out.push(b'\n');
     }
-    fn begin_row(&mut self) {
+    fn row(&mut self, row: Row<'_>) -> Flow {
         self.first = true;
-    }
-    fn value(&mut self, _index: usize, value: Value<'_>) {
-        if !self.first {
-            self.out.push(b'\t');
-        }
-        self.first = false;
-        match value {
-            Value::Null => self.out.extend_from_slice(b"NULL"),
-            Value::Int(value) => self.out.extend_from_slice(value.to_string().as_bytes()),
-            Value::Uint(value) => self.out.extend_from_slice(value.to_string().as_bytes()),
-            Value::Float(value) => self.out.extend_from_slice(value.to_string().as_bytes()),
-            Value::Double(value) => self.out.extend_from_slice(value.to_string().as_bytes()),
-            Value::Bytes(bytes) => {
-                for &byte in bytes {
-                    match byte {
-                        b'\n' => self.out.extend_from_slice(b"\\n"),
-                        b'\t' => self.out.extend_from_slice(b"\\t"),
-                        b'\\' => self.out.extend_from_slice(b"\\\\"),
-                        0 => self.out.extend_from_slice(b"\\0"),
-                        byte => self.out.push(byte),
+        row.each(|_, value| {
+            if !self.first {
+                self.out.push(b'\t');
+            }
+            self.first = false;
+            match value {
+                Value::Null => self.out.extend_from_slice(b"NULL"),
+                Value::Int(value) => self.out.extend_from_slice(value.to_string().as_bytes()),
+                Value::Uint(value) => self.out.extend_from_slice(value.to_string().as_bytes()),
+                Value::Float(value) => append_float(&mut self.out, value),
+                Value::Double(value) => append_double(&mut self.out, value),
+                Value::Bytes(bytes) => {
+                    for &byte in bytes {
+                        match byte {
+                            b'\n' => self.out.extend_from_slice(b"\\n"),
+                            b'\t' => self.out.extend_from_slice(b"\\t"),
+                            b'\\' => self.out.extend_from_slice(b"\\\\"),
+                            0 => self.out.extend_from_slice(b"\\0"),
+                            byte => self.out.push(byte),
+                        }
                     }
                 }
             }
-        }
-    }
-    fn end_row(&mut self) -> Flow {
+        });
         self.out.push(b'\n');
         Flow::More
     }

@@ -18,7 +18,8 @@ pub(crate) mod write;
 
 use std::{cell::RefCell, future::poll_fn, sync::Arc, time::Duration};
 
-use tidegate_rows::{Column, Flow, QueryError, ServerError, Sink, Value};
+use smallvec::SmallVec;
+use tidegate_rows::{Column, Field, Flow, QueryError, Row, ServerError, Sink, Unpack, Value};
 
 use crate::{
     catalog::TableState,
@@ -138,26 +139,25 @@ impl Out {
         Self::of(&SqlType::bigint())
     }
 
-    /// Hands a value to the sink; `buf` holds text that has to be made.
+    /// A value as the sink gets it.
     #[inline]
-    pub(crate) fn emit(&self, index: usize, cell: Cell<'_>, buf: &mut Vec<u8>, sink: &mut dyn Sink) {
-        match (cell, self.rep) {
-            (Cell::Null, _) => sink.value(index, Value::Null),
-            (Cell::Int(value), Rep::Int) if !self.ty.zerofill => sink.value(index, Value::Int(value)),
-            (Cell::Text(text), _) => sink.value(index, Value::Bytes(text)),
-            (Cell::Blob(blob), Rep::Blob) => sink.value(index, Value::Bytes(blob)),
-            (Cell::Int(packed), Rep::Datetime) if self.ty.base == Base::Datetime && self.ty.decimals == 0 => {
-                sink.value(index, Value::Bytes(&datetime_text(Datetime::unpack(packed))));
+    pub(crate) fn field<'v>(&'v self, cell: Cell<'v>) -> Field<'v> {
+        Field::Plain(match (cell, self.rep) {
+            (Cell::Null, _) => Value::Null,
+            (Cell::Int(value), Rep::Int) if !self.ty.zerofill => Value::Int(value),
+            (Cell::Text(text), _) => Value::Bytes(text),
+            (Cell::Blob(blob), Rep::Blob) => Value::Bytes(blob),
+            (cell, Rep::Uint) if !self.ty.zerofill && self.ty.base != Base::Bit => Value::Uint(uint_of(cell)),
+            // The text of any other number with a point depends on its type: FLOAT has six digits, DOUBLE(9,2) two behind the point.
+            (Cell::Real(value), Rep::Real)
+                if self.ty.base == Base::Double && self.ty.decimals >= NOT_FIXED && value.is_finite() =>
+            {
+                Value::Double(value)
             }
-            (cell, Rep::Uint) if !self.ty.zerofill && self.ty.base != Base::Bit => {
-                sink.value(index, Value::Uint(uint_of(cell)))
-            }
-            _ => {
-                buf.clear();
-                self.write(cell, buf);
-                sink.value(index, Value::Bytes(buf));
-            }
-        }
+            (Cell::Int(packed), _) => return Field::Packed(Value::Int(packed), self),
+            (Cell::Real(packed), _) => return Field::Packed(Value::Double(packed), self),
+            (Cell::Blob(packed), _) => return Field::Packed(Value::Bytes(packed), self),
+        })
     }
 
     /// The value of a cell, for storing it in a column of the type `column`.
@@ -247,6 +247,33 @@ impl Out {
     }
 }
 
+impl Unpack for Out {
+    fn append_text(&self, packed: Value<'_>, out: &mut Vec<u8>) {
+        let cell = match packed {
+            Value::Int(packed)
+                if self.rep == Rep::Datetime && self.ty.base == Base::Datetime && self.ty.decimals == 0 =>
+            {
+                return out.extend_from_slice(&datetime_text(Datetime::unpack(packed)));
+            }
+            Value::Int(packed) => Cell::Int(packed),
+            Value::Double(packed) => Cell::Real(packed),
+            Value::Bytes(packed) => Cell::Blob(packed),
+            // [`Out::field`] packs nothing else.
+            Value::Null | Value::Uint(_) | Value::Float(_) => return,
+        };
+        self.write(cell, out);
+    }
+}
+
+/// Fields of a row that need no memory of their own.
+const FIELDS: usize = 16;
+
+/// The row of these columns and cells.
+#[inline]
+fn fields<'v>(outs: &'v [Out], cell: impl Fn(usize) -> Cell<'v>) -> SmallVec<[Field<'v>; FIELDS]> {
+    outs.iter().enumerate().map(|(index, out)| out.field(cell(index))).collect()
+}
+
 /// `YYYY-MM-DD hh:mm:ss`: the most frequent of the types whose text has to be made.
 #[inline]
 fn datetime_text(value: Datetime) -> [u8; 19] {
@@ -268,10 +295,6 @@ fn datetime_text(value: Datetime) -> [u8; 19] {
         text[at..at + 2].copy_from_slice(&two(number));
     }
     text
-}
-
-thread_local! {
-    static BUFFER: std::cell::Cell<Vec<u8>> = const { std::cell::Cell::new(Vec::new()) };
 }
 
 /// Why the wait for a sink was over before the sink was ready.
@@ -301,13 +324,8 @@ pub(crate) fn send_returned(rows: &write::ReturnedRows, sink: &mut dyn Sink) -> 
 pub(crate) async fn deliver_returned(rows: &write::ReturnedRows, sink: &mut dyn Sink) -> Result<(), QueryError> {
     let returned = &rows.returned;
     sink.columns(&returned.columns);
-    let mut buf = Vec::new();
     for row in rows.cells.chunks(returned.outs.len().max(1)) {
-        sink.begin_row();
-        for (index, (out, value)) in returned.outs.iter().zip(row).enumerate() {
-            out.emit(index, value.as_cell(), &mut buf, sink);
-        }
-        if sink.end_row() == Flow::Full {
+        if sink.row(Row(&fields(&returned.outs, |index| row[index].as_cell()))) == Flow::Full {
             poll_fn(|cx| sink.poll_ready(cx)).await?;
         }
     }
@@ -316,12 +334,8 @@ pub(crate) async fn deliver_returned(rows: &write::ReturnedRows, sink: &mut dyn 
 
 /// Hands the row that a query stands on to the sink.
 #[inline]
-fn send_row(stmt: &Stmt, outs: &[Out], buf: &mut Vec<u8>, sink: &mut dyn Sink) -> Result<(), QueryError> {
-    sink.begin_row();
-    for (index, out) in outs.iter().enumerate() {
-        out.emit(index, stmt.cell(index), buf, sink);
-    }
-    if sink.end_row() == Flow::Full {
+fn send_row(stmt: &Stmt, outs: &[Out], sink: &mut dyn Sink) -> Result<(), QueryError> {
+    if sink.row(Row(&fields(outs, |index| stmt.cell(index)))) == Flow::Full {
         task::block_on_to_end(poll_fn(|cx| sink.poll_ready(cx))).map_err(|_| stopped())??;
     }
     Ok(())
@@ -343,13 +357,11 @@ pub(crate) fn pump(
     let mut step = stmt.step().map_err(|error| to_server_error(&error))?;
     begun()?;
     sink.columns(columns);
-    let mut buf = BUFFER.take();
     while step == Step::Row {
         rows += 1;
-        send_row(stmt, outs, &mut buf, sink)?;
+        send_row(stmt, outs, sink)?;
         step = stmt.step().map_err(|error| to_server_error(&error))?;
     }
-    BUFFER.set(buf);
     Ok(rows)
 }
 

@@ -13,7 +13,7 @@ mod server;
 mod tables;
 mod transactions;
 
-use tidegate_rows::{Column, ColumnType, QueryError, Sink, Summary, Value};
+use tidegate_rows::{Column, ColumnType, Field, QueryError, Row, Sink, Summary, Value};
 
 use crate::{
     ddl::temporary,
@@ -254,11 +254,9 @@ pub(crate) fn rows(
         .collect();
     sink.columns(&columns);
     for row in rows {
-        sink.begin_row();
-        for (index, value) in row.iter().enumerate() {
-            sink.value(index, value.as_ref().map_or(Value::Null, |text| Value::Bytes(text.as_bytes())));
-        }
-        if sink.end_row() == tidegate_rows::Flow::Full {
+        let values = row.iter().map(|value| Value::from(value.as_ref().map(String::as_bytes)));
+        let fields: Vec<Field<'_>> = values.map(Field::from).collect();
+        if sink.row(Row(&fields)) == tidegate_rows::Flow::Full {
             crate::task::block_on(std::future::poll_fn(|cx| sink.poll_ready(cx)))
                 .map_err(|_| tidegate_rows::SinkClosed)??;
         }

@@ -1,6 +1,6 @@
 //! The statement cache from outside: a statement answers for its own literals, whatever ran before it.
 
-use tidegate_rows::{Column, Execute, Flow, Sink, SinkClosed, Statement, Summary, Value};
+use tidegate_rows::{Column, Execute, Flow, Row, Sink, SinkClosed, Statement, Summary, Value};
 use tidegate_sql::{Engine, EngineOptions, Session};
 
 /// Collects a result as text.
@@ -9,21 +9,19 @@ struct Rows(Vec<Vec<String>>);
 
 impl Sink for Rows {
     fn columns(&mut self, _: &[Column]) {}
-    fn begin_row(&mut self) {
+    fn row(&mut self, row: Row<'_>) -> Flow {
         self.0.push(Vec::new());
-    }
-    fn value(&mut self, _: usize, value: Value<'_>) {
-        let text = match value {
-            Value::Null => "NULL".into(),
-            Value::Int(value) => value.to_string(),
-            Value::Uint(value) => value.to_string(),
-            Value::Float(value) => value.to_string(),
-            Value::Double(value) => value.to_string(),
-            Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        };
-        self.0.last_mut().unwrap().push(text);
-    }
-    fn end_row(&mut self) -> Flow {
+        row.each(|_, value| {
+            let text = match value {
+                Value::Null => "NULL".into(),
+                Value::Int(value) => value.to_string(),
+                Value::Uint(value) => value.to_string(),
+                Value::Float(value) => value.to_string(),
+                Value::Double(value) => value.to_string(),
+                Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            };
+            self.0.last_mut().unwrap().push(text);
+        });
         Flow::More
     }
     fn end_result(&mut self, _: &Summary) {}

@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tidegate_rows::{Column, Execute, Flow, QueryError, Sink, SinkClosed, Statement, Summary, Value};
+use tidegate_rows::{Column, Execute, Flow, QueryError, Row, Sink, SinkClosed, Statement, Summary, Value};
 use tidegate_sql::{Engine, EngineOptions, Session};
 
 /// Accounts between which transactions move something; the sum stays.
@@ -38,14 +38,11 @@ struct Numbers(Vec<i64>);
 
 impl Sink for Numbers {
     fn columns(&mut self, _: &[Column]) {}
-    fn begin_row(&mut self) {}
-    fn value(&mut self, _: usize, value: Value<'_>) {
-        match value {
+    fn row(&mut self, row: Row<'_>) -> Flow {
+        row.each(|_, value| match value {
             Value::Int(value) => self.0.push(value),
             other => panic!("unexpected {other:?}"),
-        }
-    }
-    fn end_row(&mut self) -> Flow {
+        });
         Flow::More
     }
     fn end_result(&mut self, _: &Summary) {}

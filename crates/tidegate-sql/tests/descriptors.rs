@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tidegate_rows::{Column, Execute, Flow, Sink, SinkClosed, Statement, Summary, Value};
+use tidegate_rows::{Column, Execute, Flow, Row, Sink, SinkClosed, Statement, Summary};
 use tidegate_sql::{Durability, Engine, EngineOptions, Session};
 
 const SCHEMAS: usize = 300;
@@ -17,9 +17,7 @@ struct Nowhere;
 
 impl Sink for Nowhere {
     fn columns(&mut self, _: &[Column]) {}
-    fn begin_row(&mut self) {}
-    fn value(&mut self, _: usize, _: Value<'_>) {}
-    fn end_row(&mut self) -> Flow {
+    fn row(&mut self, _: Row<'_>) -> Flow {
         Flow::More
     }
     fn end_result(&mut self, _: &Summary) {}

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tidegate_rows::{Column, Execute, Flow, QueryError, Sink, SinkClosed, Statement, Summary, Value};
+use tidegate_rows::{Column, Execute, Flow, QueryError, Row, Sink, SinkClosed, Statement, Summary, Value};
 use tidegate_sql::{Engine, EngineOptions, Session};
 
 /// Marks the process that must not write large files.
@@ -23,13 +23,12 @@ struct One(i64);
 
 impl Sink for One {
     fn columns(&mut self, _: &[Column]) {}
-    fn begin_row(&mut self) {}
-    fn value(&mut self, _: usize, value: Value<'_>) {
-        if let Value::Int(value) = value {
-            self.0 = value;
-        }
-    }
-    fn end_row(&mut self) -> Flow {
+    fn row(&mut self, row: Row<'_>) -> Flow {
+        row.each(|_, value| {
+            if let Value::Int(value) = value {
+                self.0 = value;
+            }
+        });
         Flow::More
     }
     fn end_result(&mut self, _: &Summary) {}

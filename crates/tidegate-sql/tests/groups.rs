@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use tidegate_rows::{Column, Execute, Flow, QueryError, Sink, SinkClosed, Statement, Summary, Value};
+use tidegate_rows::{Column, Execute, Flow, QueryError, Row, Sink, SinkClosed, Statement, Summary, Value};
 use tidegate_sql::{Durability, Engine, EngineOptions, Session};
 use tokio::task::LocalSet;
 
@@ -17,13 +17,12 @@ struct Numbers(Vec<i64>, Summary);
 
 impl Sink for Numbers {
     fn columns(&mut self, _: &[Column]) {}
-    fn begin_row(&mut self) {}
-    fn value(&mut self, _: usize, value: Value<'_>) {
-        if let Value::Int(value) = value {
-            self.0.push(value);
-        }
-    }
-    fn end_row(&mut self) -> Flow {
+    fn row(&mut self, row: Row<'_>) -> Flow {
+        row.each(|_, value| {
+            if let Value::Int(value) = value {
+                self.0.push(value);
+            }
+        });
         Flow::More
     }
     fn end_result(&mut self, summary: &Summary) {

@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use tidegate_rows::{Column, Execute, Flow, QueryError, Sink, SinkClosed, Statement, Summary, Value};
+use tidegate_rows::{Column, Execute, Flow, QueryError, Row, Sink, SinkClosed, Statement, Summary, Value};
 use tidegate_sql::{Engine, EngineOptions, PooledSession};
 
 /// Collects a result as text.
@@ -15,19 +15,17 @@ struct Rows(Vec<String>, Summary);
 
 impl Sink for Rows {
     fn columns(&mut self, _: &[Column]) {}
-    fn begin_row(&mut self) {
+    fn row(&mut self, row: Row<'_>) -> Flow {
         self.0.push(String::new());
-    }
-    fn value(&mut self, _: usize, value: Value<'_>) {
-        let text = match value {
-            Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-            value => format!("{value:?}"),
-        };
-        let row = self.0.last_mut().unwrap();
-        row.push_str(&text);
-        row.push('|');
-    }
-    fn end_row(&mut self) -> Flow {
+        row.each(|_, value| {
+            let text = match value {
+                Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                value => format!("{value:?}"),
+            };
+            let row = self.0.last_mut().unwrap();
+            row.push_str(&text);
+            row.push('|');
+        });
         Flow::More
     }
     fn end_result(&mut self, summary: &Summary) {

@@ -1,7 +1,7 @@
 //! What an attacker writes comes back as data: every byte value, alone and beside quotes and backslashes, through every way in
 //! which a value enters a statement and under every sql_mode that changes quoting.
 
-use tidegate_rows::{Column, Execute, Flow, Param, QueryError, Sink, SinkClosed, Statement, Summary, Value};
+use tidegate_rows::{Column, Execute, Flow, Param, QueryError, Row, Sink, SinkClosed, Statement, Summary, Value};
 use tidegate_sql::{Engine, EngineOptions, Session};
 
 /// Keeps the values of all rows.
@@ -10,18 +10,17 @@ struct Values(Vec<Option<Vec<u8>>>);
 
 impl Sink for Values {
     fn columns(&mut self, _: &[Column]) {}
-    fn begin_row(&mut self) {}
-    fn value(&mut self, _: usize, value: Value<'_>) {
-        self.0.push(match value {
-            Value::Null => None,
-            Value::Int(value) => Some(value.to_string().into_bytes()),
-            Value::Uint(value) => Some(value.to_string().into_bytes()),
-            Value::Float(value) => Some(value.to_string().into_bytes()),
-            Value::Double(value) => Some(value.to_string().into_bytes()),
-            Value::Bytes(bytes) => Some(bytes.to_vec()),
+    fn row(&mut self, row: Row<'_>) -> Flow {
+        row.each(|_, value| {
+            self.0.push(match value {
+                Value::Null => None,
+                Value::Int(value) => Some(value.to_string().into_bytes()),
+                Value::Uint(value) => Some(value.to_string().into_bytes()),
+                Value::Float(value) => Some(value.to_string().into_bytes()),
+                Value::Double(value) => Some(value.to_string().into_bytes()),
+                Value::Bytes(bytes) => Some(bytes.to_vec()),
+            });
         });
-    }
-    fn end_row(&mut self) -> Flow {
         Flow::More
     }
     fn end_result(&mut self, _: &Summary) {}

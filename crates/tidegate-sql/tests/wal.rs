@@ -13,7 +13,7 @@ use std::{
 };
 
 use tidegate_rows::{
-    Column, Execute, Flow, QueryError, Sink, SinkClosed, Statement, Summary, Value, json::Json, json::JsonOptions,
+    Column, Execute, Flow, QueryError, Row, Sink, SinkClosed, Statement, Summary, json::Json, json::JsonOptions,
     sink::Collect,
 };
 use tidegate_sql::{Durability, Engine, EngineOptions, Report, Session};
@@ -161,9 +161,7 @@ struct Stuck;
 
 impl Sink for Stuck {
     fn columns(&mut self, _: &[Column]) {}
-    fn begin_row(&mut self) {}
-    fn value(&mut self, _: usize, _: Value<'_>) {}
-    fn end_row(&mut self) -> Flow {
+    fn row(&mut self, _: Row<'_>) -> Flow {
         Flow::Full
     }
     fn end_result(&mut self, _: &Summary) {}

@@ -398,3 +398,134 @@ location / {
 GET /
 --- response_body
 1,2
+
+
+=== TEST 12: numbers with a point are numbers, decimals and dates are texts
+--- tidegate_only
+--- main_config
+database { path data; schema test init=init.sql; }
+--- user_files
+>>> ../init.sql
+create table t (d double, f float, fixed double(9,2), n decimal(6,2), at datetime(3), day date, u bigint unsigned, i bigint, e enum('a','b'), y year, b bit(9));
+insert into t values (0.1, 0.1, 2.5, 1.50, '2026-01-02 03:04:05.678', '2026-01-02', 18446744073709551615, -9007199254740992, 'b', 2026, 321);
+insert into t values (1e300, -2.5e-20, -0.01, -1, '0000-00-00', '9999-12-31', 7, 9007199254740993, 'a', 1999, 0);
+insert into t (d) values (null);
+--- config
+location / {
+    content_by_lua_block {
+        local sql = require "tidegate.sql"
+        local query = "select * from t order by i is null, i"
+        local function show(row)
+            local out = {}
+            for _, name in ipairs { "d", "f", "fixed", "n", "at", "day", "u", "i", "e", "y" } do
+                out[#out + 1] = type(row[name]):sub(1, 1) .. (row[name] == ngx.null and "" or tostring(row[name]))
+            end
+            ngx.say(table.concat(out, " "), " ", #tostring(row.b))
+        end
+        for _, row in ipairs(assert(sql.query(query))) do
+            show(row)
+        end
+        for row in assert(sql.rows(query)) do
+            show(row)
+        end
+        ngx.say(assert(sql.query("select ? as n, d from t where d = ?", 0.5, 0.1))[1].n)
+    }
+}
+--- request
+GET /
+--- response_body
+n0.1 n0.1 n2.5 s1.50 s2026-01-02 03:04:05.678 s2026-01-02 s18446744073709551615 n-9.007199254741e+15 sb s2026 2
+n1e+300 n-2.5e-20 n-0.01 s-1.00 s0000-00-00 00:00:00.000 s9999-12-31 n7 s9007199254740993 sa s1999 2
+u u u u u u u u u u 14
+n0.1 n0.1 n2.5 s1.50 s2026-01-02 03:04:05.678 s2026-01-02 s18446744073709551615 n-9.007199254741e+15 sb s2026 2
+n1e+300 n-2.5e-20 n-0.01 s-1.00 s0000-00-00 00:00:00.000 s9999-12-31 n7 s9007199254740993 sa s1999 2
+u u u u u u u u u u 14
+0.5
+
+
+=== TEST 13: a result for which there is no memory
+--- tidegate_only
+--- main_config
+database { path data; schema test; }
+--- http_config
+lua_memory_limit 32m;
+--- config
+location / {
+    content_by_lua_block {
+        local sql = require "tidegate.sql"
+        local large = "with recursive n as (select 1 as i union all select i + 1 from n where i < 60000) select i, repeat(i, 200) as x from n"
+        assert(sql.exec("create table if not exists t (n int)"))
+        for _ = 1, 3 do
+            local ok, err = pcall(sql.query, large)
+            -- What was built of the result is garbage, and fills the memory.
+            collectgarbage()
+            ngx.say(ok, err)
+            ngx.say(assert(sql.query("select 1 as n"))[1].n)
+        end
+        ngx.say(sql.transaction(function(tx)
+            assert(tx:exec("insert into t values (1)"))
+            local ok, err = pcall(tx.query, tx, large)
+            collectgarbage()
+            ngx.say(ok, err)
+            return tx:query("select count(*) as n from t")
+        end))
+        local count = 0
+        for row in assert(sql.rows(large)) do
+            count = count + 1
+        end
+        ngx.say(count, " ", assert(sql.query("select count(*) as n from t"))[1].n)
+    }
+}
+--- request
+GET /
+--- response_body
+falsenot enough memory
+1
+falsenot enough memory
+1
+falsenot enough memory
+1
+falsenot enough memory
+nilthe transaction was rolled back by an earlier error
+60000 0
+
+
+=== TEST 14: light threads that are killed in the midst of a result, and finalizers while rows arrive
+--- tidegate_only
+--- main_config
+database { path data; schema test; }
+--- config
+location / {
+    content_by_lua_block {
+        local sql = require "tidegate.sql"
+        local long = "with recursive n as (select 1 as i union all select i + 1 from n where i < 100000) select i, repeat(i, 4) as x from n"
+        for turn = 1, 20 do
+            local thread = ngx.thread.spawn(sql.query, long)
+            for _ = 1, turn do
+                ngx.sleep(0)
+            end
+            ngx.thread.kill(thread)
+        end
+        local rows = assert(sql.rows(long))
+        ngx.say(rows:next().i)
+        local finalized = 0
+        for _ = 1, 2000 do
+            local proxy = newproxy(true)
+            getmetatable(proxy).__gc = function()
+                finalized = finalized + #string.format("%d", 7)
+            end
+        end
+        for _ = 1, 5 do
+            assert(#assert(sql.query("with recursive n as (select 1 as i union all select i + 1 from n where i < 5000) select i, 'x' as x from n")) == 5000)
+        end
+        -- It holds a statement that has not ended.
+        rows = nil
+        collectgarbage()
+        ngx.say(finalized, " ", assert(sql.query("select 1 as n"))[1].n)
+    }
+}
+--- request
+GET /
+--- response_body
+1
+2000 1

@@ -14,11 +14,11 @@ use crate::phase::Phases;
 use crate::scheduler::{Answer, with_run};
 use crate::socket::{Closing, OpenSockets};
 use crate::sql::{
-    Job, Outcome, Place, Refusal, changes, default_schema, engine, link, link::Link, params, run, stream,
-    stream::Stream,
+    self, Failed, Job, Place, changes, default_schema, engine, link, link::Link, params, stream, stream::Stream,
 };
 use crate::stack::{Lua, Type};
 use crate::userdata::{check_userdata, push_userdata, to_userdata};
+use crate::vm::Vm;
 
 pub(crate) static FAMILY: Family = Family {
     name: "sql",
@@ -63,14 +63,14 @@ fn check_wait(lua: &mut Lua) -> Result<(), LuaError> {
 }
 
 /// Answers at once where the statement needs no wait, or has the Lua half await.
-fn settle(
+fn settle<T: 'static>(
     lua: &mut Lua,
-    mut future: Pin<Box<dyn Future<Output = Result<Outcome, Refusal>>>>,
-    push: fn(&Outcome, &mut Lua) -> CResult,
+    mut future: Pin<Box<dyn Future<Output = Result<T, Failed>>>>,
+    push: impl FnOnce(&T, &mut Lua) -> CResult + 'static,
 ) -> CResult {
-    let give = move |lua: &mut Lua, ended: Result<Outcome, Refusal>| match ended {
-        Ok(outcome) => push(&outcome, lua),
-        Err(refusal) => Ok(refusal.push(lua)),
+    let give = move |lua: &mut Lua, ended: Result<T, Failed>| match ended {
+        Ok(ended) => push(&ended, lua),
+        Err(failed) => failed.push(lua),
     };
     if let Poll::Ready(ended) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         return give(lua, ended);
@@ -79,6 +79,11 @@ fn settle(
         let ended = future.await;
         Answer::Push(Box::new(move |lua| give(lua, ended)))
     })
+}
+
+/// The machine of the script that runs.
+fn vm() -> Result<Rc<Vm>, LuaError> {
+    with_run(|run| run.vm().clone()).ok_or(LuaError::new("no request found"))
 }
 
 fn wait(lua: &mut Lua, future: impl Future<Output = Answer> + 'static) -> CResult {
@@ -90,24 +95,16 @@ fn wait(lua: &mut Lua, future: impl Future<Output = Answer> + 'static) -> CResul
 fn query(lua: &mut Lua) -> CResult {
     check_wait(lua)?;
     let job = job(lua)?;
-    let push = if job.watch {
-        |outcome: &Outcome, lua: &mut Lua| outcome.push_rows(lua, true)
-    } else {
-        |outcome: &Outcome, lua: &mut Lua| outcome.push_rows(lua, false)
-    };
-    settle(lua, Box::pin(run(job)), push)
+    let watch = job.watch;
+    settle(lua, Box::pin(sql::query(job, vm()?)), move |rows, lua| rows.push(lua, watch))
 }
 
 /// `exec(place, watch, statement, …)`: what the statement did, value by value, as `query` otherwise.
 fn exec(lua: &mut Lua) -> CResult {
     check_wait(lua)?;
     let job = job(lua)?;
-    let push = if job.watch {
-        |outcome: &Outcome, lua: &mut Lua| outcome.push_summary(lua, true)
-    } else {
-        |outcome: &Outcome, lua: &mut Lua| outcome.push_summary(lua, false)
-    };
-    settle(lua, Box::pin(run(job)), push)
+    let watch = job.watch;
+    settle(lua, Box::pin(sql::exec(job)), move |done, lua| done.push(lua, watch))
 }
 
 /// Has something closed at the end of the request or timer.
@@ -160,7 +157,7 @@ fn close(lua: &mut Lua) -> CResult {
 /// to await.
 fn rows(lua: &mut Lua) -> CResult {
     check_wait(lua)?;
-    let stream = match Stream::new(job(lua)?) {
+    let stream = match Stream::new(job(lua)?, vm()?) {
         Ok(stream) => stream,
         Err(refusal) => return Ok(refusal.push(lua)),
     };

@@ -4,9 +4,9 @@ use std::ffi::c_int;
 use std::rc::Rc;
 
 use tidegate_mysql::{answer, rows};
-use tidegate_rows::{Column, ColumnFlags, ColumnType, Flow, Sink, SinkClosed, Summary, Value};
+use tidegate_rows::{Column, ColumnFlags, ColumnType, Flow, Row, Sink, SinkClosed, Summary, Value};
 
-use super::tables::{BigInt, Shape, TableSink, Tables};
+use crate::rows::{Integers, Shape, TableSink, Tables};
 use crate::stack::{Lua, Type};
 use crate::vm::Vm;
 
@@ -49,20 +49,18 @@ struct Values {
 
 impl Sink for Values {
     fn columns(&mut self, _columns: &[Column]) {}
-    fn begin_row(&mut self) {
+    fn row(&mut self, row: Row<'_>) -> Flow {
         self.row.clear();
-    }
-    fn value(&mut self, _index: usize, value: Value<'_>) {
-        self.row.push(match value {
-            Value::Null => Given::Null,
-            Value::Bytes(bytes) => Given::Bytes(bytes.to_vec()),
-            Value::Int(number) => Given::Number(number as f64),
-            Value::Uint(number) => Given::Number(number as f64),
-            Value::Float(number) => Given::Number(f64::from(number)),
-            Value::Double(number) => Given::Number(number),
+        row.each(|_, value| {
+            self.row.push(match value {
+                Value::Null => Given::Null,
+                Value::Bytes(bytes) => Given::Bytes(bytes.to_vec()),
+                Value::Int(number) => Given::Number(number as f64),
+                Value::Uint(number) => Given::Number(number as f64),
+                Value::Float(number) => Given::Number(f64::from(number)),
+                Value::Double(number) => Given::Number(number),
+            });
         });
-    }
-    fn end_row(&mut self) -> Flow {
         self.rows.push(std::mem::take(&mut self.row));
         Flow::More
     }
@@ -78,12 +76,12 @@ pub(super) fn check(vm: &Rc<Vm>, input: &[u8]) {
     let mut pieces = Pieces(input);
     let (form, rows_hint, count) = (pieces.byte(), c_int::from(pieces.byte()), usize::from(pieces.byte()) + 1);
     let is_binary = form & 1 != 0;
-    let bigint = [BigInt::String, BigInt::Cdata, BigInt::Number, BigInt::String][usize::from(form >> 2 & 3)];
-    let shape = Shape { compact: form & 2 != 0, rows_hint, bigint };
+    let integers = [Integers::String, Integers::Cdata, Integers::Number, Integers::String][usize::from(form >> 2 & 3)];
+    let shape = Shape { compact: form & 2 != 0, rows_hint, integers, ..Shape::default() };
     let columns: Vec<Column> = (0..count).map(|_| column(pieces.next().unwrap_or_default())).collect();
     let (tables, mut values) = (Tables::new(vm.clone()), Values::default());
     let mut sink = TableSink::new(tables.clone(), shape);
-    let ended = tables.within(|| {
+    let whole = tables.during(|| {
         sink.columns(&columns);
         for packet in pieces {
             let (read, kept) = if is_binary {
@@ -93,18 +91,19 @@ pub(super) fn check(vm: &Rc<Vm>, input: &[u8]) {
             };
             assert_eq!(read.is_ok(), kept.is_ok());
             if read.is_err() {
-                // The connection breaks, and the statement is dropped in the midst of a row.
-                return true;
+                // The connection breaks, and the statement is dropped.
+                return false;
             }
         }
         sink.end_result(&Summary::default());
         true
     });
-    ended.expect("there is memory");
+    assert!(tables.take_failure().is_none(), "there is memory");
     let built = tables.take_built();
     assert_eq!(vm.main().top(), 0);
+    assert_eq!(built.len(), usize::from(whole));
     let Some(first) = built.first() else { return };
-    assert!(built.len() == 1 && !sink.is_too_wide());
+    assert!(!tables.is_too_wide());
     // SAFETY: nobody else works with the main state.
     let compared = unsafe { vm.main().lua() }.protect(|lua| {
         lua.reserve(8)?;

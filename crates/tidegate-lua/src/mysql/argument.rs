@@ -5,8 +5,8 @@ use std::ffi::c_int;
 use bytes::Bytes;
 use tidegate_rows::Param;
 
-use super::row::{Int64, to_int64};
 use crate::error::LuaError;
+use crate::rows::{Int64, to_int64};
 use crate::socket::text_of;
 use crate::stack::{Lua, Type};
 

@@ -14,10 +14,10 @@ use super::db::{Busy, Call, Db, Operation, State, call};
 use super::link::{Backend, Embedded, Link, Membership};
 use super::login::{Encryption, Login, Server, utf8};
 use super::refusal::{Doing, Refusal};
-use super::tables::BigInt;
 use crate::error::{CResult, LuaError};
 use crate::host::{Host, LogLevel};
 use crate::phase::Phases;
+use crate::rows::Integers;
 use crate::scheduler::{Answer, with_run};
 use crate::socket::pool::{self, Grant, Offer, Place, Queued};
 use crate::socket::{Closing, Settings, Target, debug, host_target, push_nil_error, resolve};
@@ -60,10 +60,10 @@ pub(super) fn connect(lua: &mut Lua) -> CResult {
     let backlog = count(lua, 4, 0)?;
     let size = count(lua, 3, 1)?.or(backlog.map(|_| Settings::of(&host).pool_size));
     let tuning = Tuning { limit: db.limit(&host), packet_bytes_max: count(lua, 5, 1)?.unwrap_or(PACKET_BYTES_MAX) };
-    db.bigint.set(match lua.to_bytes(6) {
-        None | Some(b"string") => BigInt::String,
-        Some(b"cdata") => BigInt::Cdata,
-        Some(b"number") => BigInt::Number,
+    db.integers.set(match lua.to_bytes(6) {
+        None | Some(b"string") => Integers::String,
+        Some(b"cdata") => Integers::Cdata,
+        Some(b"number") => Integers::Number,
         Some(_) => return push_nil_error(lua, "int64 must be \"string\", \"cdata\" or \"number\""),
     });
     let login = match Login::of_arguments(lua, LOGIN, &host) {

@@ -11,9 +11,9 @@ use tidegate_rows::QueryError;
 use super::link::{Backend, Link, Reset};
 use super::query::{refused, wait};
 use super::refusal::{Doing, Refusal};
-use super::tables::BigInt;
 use crate::error::{CResult, LuaError};
 use crate::host::{Host, LogLevel};
+use crate::rows::Integers;
 use crate::scheduler::{Answer, with_run};
 use crate::socket::pool::{self, Pool};
 use crate::socket::{Closing, OpenSockets, Owner, Settings, debug, push_nil_error};
@@ -74,7 +74,7 @@ pub(super) struct Db {
     timeout: Cell<Option<Duration>>,
     /// Name of the pool that `set_keepalive` puts the session into.
     pub(super) key: RefCell<Vec<u8>>,
-    pub(super) bigint: Cell<BigInt>,
+    pub(super) integers: Cell<Integers>,
     version: RefCell<Vec<u8>>,
 }
 

@@ -14,10 +14,9 @@ use tidegate_rows::{Execute, QueryError, Stage, Statement};
 use super::db::{Db, Operation, State};
 use super::link::{Backend, Embedded, Link, Membership};
 use super::query::{Begun, Command, TOO_WIDE, failed, push_result, refused, wait};
-use super::record::Record;
 use super::refusal::{Doing, Refusal};
-use super::tables::{Built, Shape, TableSink, Tables};
 use crate::error::{CResult, LuaError};
+use crate::rows::{Built, Shape, TableSink, Tables};
 use crate::scheduler::Answer;
 use crate::socket::push_nil_error;
 use crate::stack::Lua;
@@ -37,8 +36,6 @@ type Running = Pin<Box<dyn Future<Output = (Box<Embedded>, Result<(), QueryError
 struct Batch {
     db: Rc<Db>,
     tables: Rc<Tables>,
-    sink: TableSink,
-    record: Record,
     running: Running,
     wanted: Wanted,
     /// What its session's link had beside the session; taken when the link is whole again.
@@ -51,16 +48,14 @@ pub(super) fn run(lua: &mut Lua, begun: Begun, command: Command, shape: Shape, w
     let Link { backend, membership } = link;
     let Backend::Embedded(mut embedded) = backend else { return push_nil_error(lua, "closed") };
     let tables = Tables::new(vm);
-    let record = Record::default();
-    let mut recorder = record.clone();
+    let mut sink = TableSink::new(tables.clone(), shape);
     let running: Running = Box::pin(async move {
         let (sql, params) = command.parts();
-        let result = embedded.session.execute(Statement { sql, params }, &mut recorder).await;
+        let result = embedded.session.execute(Statement { sql, params }, &mut sink).await;
         (embedded, result)
     });
-    let sink = TableSink::new(tables.clone(), shape);
     db.state.set(State::CommandSent);
-    let mut batch = Batch { db, tables, sink, record, running, wanted, membership: Some(membership) };
+    let mut batch = Batch { db, tables, running, wanted, membership: Some(membership) };
     if let Poll::Ready(answer) = batch.poll(&mut Context::from_waker(Waker::noop())) {
         return answer.push(lua);
     }
@@ -75,15 +70,15 @@ pub(super) fn run(lua: &mut Lua, begun: Begun, command: Command, shape: Shape, w
 
 impl Batch {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {
-        let polled = self.running.as_mut().poll(cx);
-        if let Err(failure) = self.tables.play(&self.record, &mut self.sink) {
+        let Self { tables, running, .. } = self;
+        let Poll::Ready((embedded, result)) = tables.during(|| running.as_mut().poll(cx)) else { return Poll::Pending };
+        if let Some(failure) = self.tables.take_failure() {
             return Poll::Ready(failed(failure));
         }
-        let Poll::Ready((embedded, result)) = polled else { return Poll::Pending };
         let usable = matches!(result, Ok(()) | Err(QueryError::Server(_)));
         let built = self.tables.take_built();
         let error = match result {
-            Ok(()) if self.sink.is_too_wide() => Some(Refusal::from(TOO_WIDE)),
+            Ok(()) if self.tables.is_too_wide() => Some(Refusal::from(TOO_WIDE)),
             Ok(()) => None,
             Err(error) => Some(Refusal::of(error, Doing::Reading)),
         };

@@ -12,17 +12,10 @@
 //! | `query` | `send_query`, `read_result`, `query`, `prepare` |
 //! | `embedded` | the same on the embedded engine |
 //! | `argument` | statements and parameters from Lua values |
-//! | `tables` | results become Lua tables; `row` writes values into copies of a row with their columns |
-//! | `record` | results kept for a moment where no Lua error may be raised |
 //! | `stats` | what pools have done and hold, as tables |
 //! | `refusal` | failures in lua-resty-mysql's words |
 //!
-//! # How a result is built
-//!
-//! The statement's future is polled within a protected call ([`tables::building`]), so that its sink may build Lua values
-//! while packets arrive: a want of memory is an error there, and unwinds through the future, which is then dropped with
-//! its connection. The embedded engine runs a statement on a stack of its own, through which no error may unwind: its
-//! rows go into a [`record`](record::Record) first, and from there into tables after each poll.
+//! Results become Lua tables while their rows arrive, by [`crate::rows`].
 //!
 //! # Invariants
 //!
@@ -41,11 +34,8 @@ mod embedded;
 mod link;
 mod login;
 mod query;
-mod record;
 mod refusal;
-mod row;
 mod stats;
-mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -53,8 +43,6 @@ use mlua_sys::lua_CFunction;
 
 use crate::function::function;
 use crate::socket::pool;
-
-pub(crate) use row::Shapes;
 
 /// What the Lua half calls.
 pub(crate) static FUNCTIONS: &[(&str, lua_CFunction)] = &[

@@ -13,9 +13,9 @@ use super::db::{Busy, Call, Db, Operation, State, call};
 use super::embedded::{self, Wanted};
 use super::link::{Backend, Link};
 use super::refusal::{Doing, Refusal};
-use super::tables::{Built, ROWS_HINT_DEFAULT, ROWS_HINT_MAX, Shape, TableSink, Tables, building};
 use crate::error::{CResult, Failure, LuaError};
 use crate::host::Host;
+use crate::rows::{Built, ROWS_HINT_DEFAULT, ROWS_HINT_MAX, Shape, TableSink, Tables, building};
 use crate::scheduler::{Answer, with_run};
 use crate::socket::push_nil_error;
 use crate::stack::{Lua, Type};
@@ -74,7 +74,7 @@ fn begin(lua: &mut Lua, prefix: &str) -> Result<Result<Begun, c_int>, LuaError> 
 /// The shape of tables: `nrows` and `compact` at these indexes.
 fn shape(lua: &mut Lua, rows: c_int, compact: c_int, db: &Db) -> Shape {
     let hint = lua.to_number(rows).map_or(ROWS_HINT_DEFAULT, |rows| (rows as c_int).clamp(0, ROWS_HINT_MAX));
-    Shape { compact: lua.to_bool(compact), rows_hint: hint, bigint: db.bigint.get() }
+    Shape { compact: lua.to_bool(compact), rows_hint: hint, integers: db.integers.get(), ..Shape::default() }
 }
 
 pub(super) fn wait(lua: &mut Lua, future: impl Future<Output = Answer> + 'static) -> CResult {
@@ -98,7 +98,7 @@ pub(super) fn send_query(lua: &mut Lua) -> CResult {
             wait(lua, send(begun, sql, bytes, busy))
         }
         Backend::Embedded(_) => {
-            let shape = Shape { compact: lua.to_bool(3), rows_hint: ROWS_HINT_DEFAULT, bigint: begun.db.bigint.get() };
+            let shape = Shape { compact: lua.to_bool(3), integers: begun.db.integers.get(), ..Shape::default() };
             embedded::run(lua, begun, Command::Text(sql), shape, Wanted::Bytes(bytes))
         }
     }
@@ -182,7 +182,7 @@ async fn run(begun: Begun, command: Option<Command>, shape: Shape, busy: Busy) -
     let read = {
         let Backend::Server(conn) = &mut link.backend else { return Answer::NilError("closed".into()) };
         conn.set_timeouts(timeouts(limit));
-        building(tables.clone(), Box::pin(one_result(conn, command, &mut sink))).await
+        building(&tables, Box::pin(one_result(conn, command, &mut sink))).await
     };
     drop(busy);
     let read = match read {
@@ -199,7 +199,7 @@ async fn run(begun: Begun, command: Option<Command>, shape: Shape, busy: Busy) -
     }
     match read {
         Err((error, doing)) => refused(Refusal::logged(error, doing, &host)),
-        Ok(()) if sink.is_too_wide() => refused(TOO_WIDE.into()),
+        Ok(()) if tables.is_too_wide() => refused(TOO_WIDE.into()),
         Ok(()) => first_of(tables.take_built()),
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | [`result`](mod@result) | the sink that gathers rows, and the Lua tables made of them |
+//! | [`result`](mod@result) | what a statement gives: rows, or what it did |
 //! | [`link`] | one session that a script holds: a transaction |
 //! | [`changes`] | commits that a script hears of |
 //! | [`stream`] | rows one by one, while the statement waits |
 //!
-//! A statement runs inside of a stackful coroutine, where raising a Lua error would tear SQLite's frames apart. So nothing
-//! in here touches Lua while a statement runs: rows are gathered in Rust and become tables afterwards.
+//! Rows become Lua tables as they arrive ([`crate::rows`]), on the stack of the statement's coroutine: no error may leave the
+//! sink there, since it would tear SQLite's frames apart.
 
 pub(crate) mod changes;
 pub(crate) mod link;
@@ -18,13 +18,15 @@ pub(crate) mod stream;
 use std::rc::Rc;
 
 use tidegate_modules::database;
-use tidegate_rows::{Execute, Param, QueryError, ServerError, Statement};
-use tidegate_sql::{Engine, PooledSession, TableChange, TableRead};
+use tidegate_rows::{Execute, Param, QueryError, ServerError, SinkClosed, Statement};
+use tidegate_sql::{Engine, PooledSession};
 
-use crate::error::LuaError;
+use crate::error::{CResult, Failure, LuaError};
+use crate::rows::{TableSink, Tables, building};
 use crate::stack::{Lua, Type};
+use crate::vm::Vm;
 use link::Link;
-use result::Gathered;
+use result::LastSummary;
 
 /// Largest number whose neighbours are numbers of their own in a Lua number.
 const EXACT_MAX: i64 = 1 << 53;
@@ -104,14 +106,6 @@ pub(crate) struct Job {
     pub(crate) watch: bool,
 }
 
-/// The effects of a statement.
-#[derive(Default)]
-pub(crate) struct Outcome {
-    pub(crate) gathered: Gathered,
-    pub(crate) reads: Vec<TableRead>,
-    pub(crate) changes: Vec<TableChange>,
-}
-
 /// The session of a statement, given back when this is dropped.
 pub(crate) enum Hold {
     Own(PooledSession),
@@ -130,10 +124,24 @@ impl Hold {
         })
     }
 
-    /// Has the session note what it reads and changes.
-    pub(crate) fn watch(&mut self) {
-        if let Some(session) = self.session().get() {
+    /// The session of a job, which notes what it reads and changes if the script wants to know.
+    ///
+    /// # Errors
+    /// As for [`Hold::of`].
+    fn begin(job: &Job) -> Result<Self, Refusal> {
+        let mut hold = Self::of(&job.place)?;
+        if job.watch
+            && let Some(session) = hold.session().get()
+        {
             session.watch_tables();
+        }
+        Ok(hold)
+    }
+
+    /// Looks whether its transaction, if it is one, has survived the statement.
+    pub(crate) fn note_end(&mut self, ran: &Result<(), QueryError>) {
+        if let Hold::Link(taken) = self {
+            taken.note_end(ran);
         }
     }
 
@@ -146,34 +154,81 @@ impl Hold {
     }
 }
 
-/// Runs a statement to its end.
+/// Why a statement gave a script nothing.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// What the script gets as values.
+    Refused(Refusal),
+    /// A want of memory in its machine, which it gets as an error.
+    Memory(Failure),
+}
+
+impl<T: Into<Refusal>> From<T> for Failed {
+    fn from(refusal: T) -> Self {
+        Self::Refused(refusal.into())
+    }
+}
+
+impl Failed {
+    /// Pushes what the script gets.
+    ///
+    /// # Errors
+    /// The want of memory.
+    pub(crate) fn push(self, lua: &mut Lua) -> CResult {
+        match self {
+            Self::Refused(refusal) => Ok(refusal.push(lua)),
+            Self::Memory(failure) => Err(LuaError::Bare(failure.message)),
+        }
+    }
+}
+
+/// Runs a statement to its end, for its rows.
+///
+/// # Errors
+/// The statement's, or why it could not begin; a want of memory for its rows.
+pub(crate) async fn query(job: Job, vm: Rc<Vm>) -> Result<result::Rows, Failed> {
+    let mut hold = Hold::begin(&job)?;
+    let tables = Tables::new(vm);
+    let mut sink = TableSink::new(tables.clone(), result::ROWS);
+    let statement = Statement { sql: &job.sql, params: &job.params };
+    let built = building(&tables, hold.session().execute(statement, &mut sink)).await;
+    let ran = match built {
+        Ok(ran) => ran,
+        Err(failure) => {
+            hold.note_end(&Err(SinkClosed.into()));
+            return Err(Failed::Memory(failure));
+        }
+    };
+    hold.note_end(&ran);
+    if tables.is_too_big() {
+        return Err(Refusal::plain(
+            "the result is too big to be held in memory at once; rows() reads it piece by piece",
+        )
+        .into());
+    }
+    ran?;
+    if tables.is_too_wide() {
+        return Err(Refusal::plain("the result has too many columns").into());
+    }
+    let watched = hold.session().get().filter(|_| job.watch);
+    let reads = watched.map(|session| session.reads().to_vec()).unwrap_or_default();
+    Ok(result::Rows { table: tables.take_built().pop().map(|built| built.table), reads })
+}
+
+/// Runs a statement to its end, for what it does.
 ///
 /// # Errors
 /// The statement's, or why it could not begin.
-pub(crate) async fn run(job: Job) -> Result<Outcome, Refusal> {
-    let mut hold = Hold::of(&job.place)?;
-    if job.watch {
-        hold.watch();
-    }
-    let mut outcome = Outcome::default();
+pub(crate) async fn exec(job: Job) -> Result<result::Done, Failed> {
+    let mut hold = Hold::begin(&job)?;
+    let mut sink = LastSummary::default();
     let statement = Statement { sql: &job.sql, params: &job.params };
-    let ran = hold.session().execute(statement, &mut outcome.gathered).await;
-    if let Hold::Link(taken) = &mut hold {
-        taken.note_end(&ran);
-    }
-    if outcome.gathered.is_too_big() {
-        return Err(Refusal::plain(
-            "the result is too big to be held in memory at once; rows() reads it piece by piece",
-        ));
-    }
+    let ran = hold.session().execute(statement, &mut sink).await;
+    hold.note_end(&ran);
     ran?;
-    if job.watch
-        && let Some(session) = hold.session().get()
-    {
-        outcome.reads = session.reads().to_vec();
-        outcome.changes = session.changes().to_vec();
-    }
-    Ok(outcome)
+    let watched = hold.session().get().filter(|_| job.watch);
+    let changes = watched.map(|session| session.changes().to_vec()).unwrap_or_default();
+    Ok(result::Done { summary: sink.0, changes })
 }
 
 /// The parameters of a statement from argument `first` on: nil and `ngx.null` are NULL, booleans are 1 and 0.

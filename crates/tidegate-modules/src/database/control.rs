@@ -26,7 +26,7 @@ use tidegate_net::{
     log::{self, Level},
 };
 use tidegate_rows::{
-    Column, Execute, Flow, Format, QueryError, ServerError, Sink, SinkClosed, Statement, Summary, Value,
+    Column, Execute, Flow, Format, QueryError, Row, ServerError, Sink, SinkClosed, Statement, Summary,
     frames::{self, Frames, tag},
 };
 use tidegate_sql::{Engine, Session};
@@ -400,14 +400,8 @@ impl Sink for FrameSink {
     fn columns(&mut self, columns: &[Column]) {
         self.frames.columns(columns, &mut self.line.out.borrow_mut());
     }
-    fn begin_row(&mut self) {
-        self.frames.begin_row(&mut self.line.out.borrow_mut());
-    }
-    fn value(&mut self, index: usize, value: Value<'_>) {
-        self.frames.value(index, value, &mut self.line.out.borrow_mut());
-    }
-    fn end_row(&mut self) -> Flow {
-        self.frames.end_row(&mut self.line.out.borrow_mut());
+    fn row(&mut self, row: Row<'_>) -> Flow {
+        self.frames.row(row, &mut self.line.out.borrow_mut());
         if !self.line.is_full() {
             return Flow::More;
         }

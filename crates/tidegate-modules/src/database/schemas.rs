@@ -7,7 +7,7 @@ use std::{
 
 use tidegate_core::conf::Config;
 use tidegate_net::log::{self, Level};
-use tidegate_rows::{Column, Execute, Flow, QueryError, Sink, SinkClosed, Statement, Summary, Value};
+use tidegate_rows::{Column, Execute, Flow, QueryError, Row, Sink, SinkClosed, Statement, Summary};
 use tidegate_sql::{Engine, Session};
 
 use super::{BLOCK, is_declared};
@@ -82,9 +82,7 @@ pub(super) struct Nowhere;
 
 impl Sink for Nowhere {
     fn columns(&mut self, _: &[Column]) {}
-    fn begin_row(&mut self) {}
-    fn value(&mut self, _: usize, _: Value<'_>) {}
-    fn end_row(&mut self) -> Flow {
+    fn row(&mut self, _: Row<'_>) -> Flow {
         Flow::More
     }
     fn end_result(&mut self, _: &Summary) {}

@@ -28,7 +28,7 @@ use tidegate_core::{
     request::Request,
     worker,
 };
-use tidegate_rows::{Column, Flow, Format, Param, QueryError, Sink, SinkClosed, Summary, Value};
+use tidegate_rows::{Column, Flow, Format, Param, QueryError, Row, Sink, SinkClosed, Summary};
 use tokio::task::AbortHandle;
 
 use super::{
@@ -285,14 +285,8 @@ impl Sink for Pilot {
     fn columns(&mut self, columns: &[Column]) {
         self.format.columns(columns, &mut self.out);
     }
-    fn begin_row(&mut self) {
-        self.format.begin_row(&mut self.out);
-    }
-    fn value(&mut self, index: usize, value: Value<'_>) {
-        self.format.value(index, value, &mut self.out);
-    }
-    fn end_row(&mut self) -> Flow {
-        self.format.end_row(&mut self.out);
+    fn row(&mut self, row: Row<'_>) -> Flow {
+        self.format.row(row, &mut self.out);
         if self.out.len() < SEND_BYTES { Flow::More } else { self.push() }
     }
     fn end_result(&mut self, summary: &Summary) {

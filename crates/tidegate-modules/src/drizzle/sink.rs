@@ -11,7 +11,7 @@ use tidegate_core::{
     phase::{LocalFuture, Ready},
     request::Request,
 };
-use tidegate_rows::{Column, Flow, Format, Sink, SinkClosed, Summary, Value};
+use tidegate_rows::{Column, Flow, Format, Row, Sink, SinkClosed, Summary};
 
 /// Rows that come together before they are sent, in bytes: two of nginx's output buffers.
 pub(super) const SEND_BYTES: usize = 64 << 10;
@@ -140,14 +140,8 @@ impl<F: Format> Sink for ResponseSink<F> {
     fn columns(&mut self, columns: &[Column]) {
         self.format.columns(columns, &mut self.out);
     }
-    fn begin_row(&mut self) {
-        self.format.begin_row(&mut self.out);
-    }
-    fn value(&mut self, index: usize, value: Value<'_>) {
-        self.format.value(index, value, &mut self.out);
-    }
-    fn end_row(&mut self) -> Flow {
-        self.format.end_row(&mut self.out);
+    fn row(&mut self, row: Row<'_>) -> Flow {
+        self.format.row(row, &mut self.out);
         if self.out.len() < SEND_BYTES { Flow::More } else { self.send() }
     }
     fn end_result(&mut self, summary: &Summary) {

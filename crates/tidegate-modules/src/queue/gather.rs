@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use tidegate_rows::{Column, Flow, Param, QueryError, Sink, SinkClosed, Summary, Value};
+use tidegate_rows::{Column, Flow, Param, QueryError, Row, Sink, SinkClosed, Summary, Value};
 use tidegate_sql::table::Answers;
 
 /// Rows, and what became of each request of a batch.
@@ -30,23 +30,21 @@ impl Gather {
 
 impl Sink for Gather {
     fn columns(&mut self, _: &[Column]) {}
-    fn begin_row(&mut self) {
+    fn row(&mut self, row: Row<'_>) -> Flow {
         self.rows.push(Vec::new());
-    }
-    fn value(&mut self, _: usize, value: Value<'_>) {
-        let value = match value {
-            Value::Null => Param::Null,
-            Value::Int(number) => Param::Int(number),
-            Value::Uint(number) => Param::Uint(number),
-            Value::Float(number) => Param::Double(number.into()),
-            Value::Double(number) => Param::Double(number),
-            Value::Bytes(bytes) => Param::Bytes(Bytes::copy_from_slice(bytes)),
-        };
-        if let Some(row) = self.rows.last_mut() {
-            row.push(value);
-        }
-    }
-    fn end_row(&mut self) -> Flow {
+        row.each(|_, value| {
+            let value = match value {
+                Value::Null => Param::Null,
+                Value::Int(number) => Param::Int(number),
+                Value::Uint(number) => Param::Uint(number),
+                Value::Float(number) => Param::Double(number.into()),
+                Value::Double(number) => Param::Double(number),
+                Value::Bytes(bytes) => Param::Bytes(Bytes::copy_from_slice(bytes)),
+            };
+            if let Some(row) = self.rows.last_mut() {
+                row.push(value);
+            }
+        });
         Flow::More
     }
     fn end_result(&mut self, summary: &Summary) {

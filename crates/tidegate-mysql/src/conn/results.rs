@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll};
 
-use tidegate_rows::{Column, Flow, QueryError, ServerError, Sink, SinkClosed, Stage, Summary, Value};
+use tidegate_rows::{Column, Flow, QueryError, Row, ServerError, Sink, SinkClosed, Stage, Summary};
 
 use super::{COM_STMT_CLOSE, COM_STMT_PREPARE, Conn, Protocol};
 use crate::{
@@ -244,9 +244,7 @@ pub(crate) struct Nowhere;
 
 impl Sink for Nowhere {
     fn columns(&mut self, _columns: &[Column]) {}
-    fn begin_row(&mut self) {}
-    fn value(&mut self, _index: usize, _value: Value<'_>) {}
-    fn end_row(&mut self) -> Flow {
+    fn row(&mut self, _: Row<'_>) -> Flow {
         Flow::More
     }
     fn end_result(&mut self, _summary: &Summary) {}

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use tidegate_rows::{Column, Flow, QueryError, Sink, SinkClosed, Summary, Value};
+use tidegate_rows::{Column, Flow, QueryError, Row, Sink, SinkClosed, Summary, Value};
 
 use super::{Pool, Shared, shelf::Pooled};
 use crate::{
@@ -149,13 +149,12 @@ struct Ids(Vec<u64>);
 
 impl Sink for Ids {
     fn columns(&mut self, _columns: &[Column]) {}
-    fn begin_row(&mut self) {}
-    fn value(&mut self, _index: usize, value: Value<'_>) {
-        if let Value::Bytes(text) = value {
-            self.0.extend(std::str::from_utf8(text).ok().and_then(|text| text.parse::<u64>().ok()));
-        }
-    }
-    fn end_row(&mut self) -> Flow {
+    fn row(&mut self, row: Row<'_>) -> Flow {
+        row.each(|_, value| {
+            if let Value::Bytes(text) = value {
+                self.0.extend(std::str::from_utf8(text).ok().and_then(|text| text.parse::<u64>().ok()));
+            }
+        });
         Flow::More
     }
     fn end_result(&mut self, _summary: &Summary) {}

@@ -33,7 +33,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use tidegate_rows::{Column, Flow, QueryError, Sink, SinkClosed, Stage, Statement, Summary, Value};
+use tidegate_rows::{Column, Flow, QueryError, Row, Sink, SinkClosed, Stage, Statement, Summary};
 use tokio::time::Instant;
 
 use super::{
@@ -562,14 +562,8 @@ impl<S: Sink> Sink for Patient<'_, S> {
         self.has_begun.set(true);
         self.sink.columns(columns);
     }
-    fn begin_row(&mut self) {
-        self.sink.begin_row();
-    }
-    fn value(&mut self, index: usize, value: Value<'_>) {
-        self.sink.value(index, value);
-    }
-    fn end_row(&mut self) -> Flow {
-        let flow = self.sink.end_row();
+    fn row(&mut self, row: Row<'_>) -> Flow {
+        let flow = self.sink.row(row);
         if flow == Flow::Full {
             if self.lane.len() > 1 {
                 self.lane.break_up();

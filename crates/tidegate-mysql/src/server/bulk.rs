@@ -12,7 +12,7 @@
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use tidegate_rows::{Column, Flow, Input, Param, QueryError, ServerError, Sink, SinkClosed, Statement, Summary, Value};
+use tidegate_rows::{Column, Flow, Input, Param, QueryError, Row, ServerError, Sink, SinkClosed, Statement, Summary};
 
 use super::{Backend, PreparedIn, statements::BulkRows};
 use crate::answer::status;
@@ -126,14 +126,8 @@ impl Sink for Sums<'_> {
             self.sink.columns(columns);
         }
     }
-    fn begin_row(&mut self) {
-        self.sink.begin_row();
-    }
-    fn value(&mut self, index: usize, value: Value<'_>) {
-        self.sink.value(index, value);
-    }
-    fn end_row(&mut self) -> Flow {
-        self.sink.end_row()
+    fn row(&mut self, row: Row<'_>) -> Flow {
+        self.sink.row(row)
     }
     fn end_result(&mut self, summary: &Summary) {
         let total = &mut self.total;
@@ -163,9 +157,7 @@ struct Nowhere;
 
 impl Sink for Nowhere {
     fn columns(&mut self, _: &[Column]) {}
-    fn begin_row(&mut self) {}
-    fn value(&mut self, _: usize, _: Value<'_>) {}
-    fn end_row(&mut self) -> Flow {
+    fn row(&mut self, _: Row<'_>) -> Flow {
         Flow::More
     }
     fn end_result(&mut self, _: &Summary) {}

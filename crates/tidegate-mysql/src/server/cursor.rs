@@ -7,7 +7,7 @@
 
 use std::task::{Context, Poll};
 
-use tidegate_rows::{Column, Flow, Format, Sink, SinkClosed, Summary, Value};
+use tidegate_rows::{Column, Flow, Format, Row, Sink, SinkClosed, Summary};
 
 use super::{
     line::{Line, Results},
@@ -115,21 +115,9 @@ impl Sink for CursorResults<'_> {
         rows.columns(columns, &mut Vec::new());
         self.kept = Some(Kept { columns: columns.to_vec(), rows, packets: Vec::new() });
     }
-    fn begin_row(&mut self) {
-        match &mut self.kept {
-            Some(kept) => kept.rows.begin_row(&mut kept.packets),
-            None => self.results.begin_row(),
-        }
-    }
-    fn value(&mut self, index: usize, value: Value<'_>) {
-        match &mut self.kept {
-            Some(kept) => kept.rows.value(index, value, &mut kept.packets),
-            None => self.results.value(index, value),
-        }
-    }
-    fn end_row(&mut self) -> Flow {
-        let Some(kept) = &mut self.kept else { return self.results.end_row() };
-        kept.rows.end_row(&mut kept.packets);
+    fn row(&mut self, row: Row<'_>) -> Flow {
+        let Some(kept) = &mut self.kept else { return self.results.row(row) };
+        kept.rows.row(row, &mut kept.packets);
         if kept.packets.len() > self.bytes_max {
             self.send_kept();
         }
@@ -159,7 +147,7 @@ impl Sink for CursorResults<'_> {
 mod tests {
     use super::*;
     use crate::{packet::put_packet, text_results::TextResults};
-    use tidegate_rows::ColumnType;
+    use tidegate_rows::{ColumnType, Value};
 
     #[test]
     fn rows_are_fetched_in_parts_and_numbered_anew() {
@@ -190,9 +178,7 @@ mod tests {
             let mut sink = CursorResults::new(results, 1000, true);
             sink.columns(&columns);
             for _ in 0..rows {
-                sink.begin_row();
-                sink.value(0, Value::Bytes(b"0123456789"));
-                let _ = sink.end_row();
+                let _ = sink.row(Row(&[Value::Bytes(b"0123456789").into()]));
             }
             sink.end_result(&Summary::default());
             assert_eq!(sink.cursor.is_some(), has_cursor);

@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll, Waker, ready},
 };
 
-use tidegate_rows::{Column, Flow, Format, Input, Sink, SinkClosed, Summary, Value};
+use tidegate_rows::{Column, Flow, Format, Input, Row, Sink, SinkClosed, Summary};
 
 use super::{Transport, commands::Numbered, put, upload::Upload};
 use crate::compress::Deflater;
@@ -201,14 +201,8 @@ impl<F: Format + Numbered> Sink for Results<'_, F> {
     fn columns(&mut self, columns: &[Column]) {
         self.format.columns(columns, &mut self.line.out.borrow_mut());
     }
-    fn begin_row(&mut self) {
-        self.format.begin_row(&mut self.line.out.borrow_mut());
-    }
-    fn value(&mut self, index: usize, value: Value<'_>) {
-        self.format.value(index, value, &mut self.line.out.borrow_mut());
-    }
-    fn end_row(&mut self) -> Flow {
-        self.format.end_row(&mut self.line.out.borrow_mut());
+    fn row(&mut self, row: Row<'_>) -> Flow {
+        self.format.row(row, &mut self.line.out.borrow_mut());
         if self.line.is_full() { Flow::Full } else { Flow::More }
     }
     fn end_result(&mut self, summary: &Summary) {

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use tidegate_mysql::Conn;
 use tidegate_rows::{
-    Column, Execute, Flow, Format, Param, QueryError, Sink, SinkClosed, Statement, Summary, Value,
+    Column, Execute, Flow, Format, Param, QueryError, Row, Sink, SinkClosed, Statement, Summary,
     csv::{Csv, CsvOptions, CsvTerminator},
     sink::Collect,
 };
@@ -59,14 +59,8 @@ impl<F: Format> Sink for Slow<F> {
     fn columns(&mut self, columns: &[Column]) {
         self.inner.columns(columns);
     }
-    fn begin_row(&mut self) {
-        self.inner.begin_row();
-    }
-    fn value(&mut self, index: usize, value: Value<'_>) {
-        self.inner.value(index, value);
-    }
-    fn end_row(&mut self) -> Flow {
-        let _ = self.inner.end_row();
+    fn row(&mut self, row: Row<'_>) -> Flow {
+        let _ = self.inner.row(row);
         Flow::Full
     }
     fn end_result(&mut self, summary: &Summary) {

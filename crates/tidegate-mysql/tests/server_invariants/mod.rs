@@ -16,7 +16,7 @@ use tidegate_mysql::{
         login::{Login, Secret},
     },
 };
-use tidegate_rows::{Column, ColumnType, Execute, Flow, QueryError, ServerError, Sink, Statement, Summary, Value};
+use tidegate_rows::{Column, ColumnType, Execute, Flow, QueryError, Row, ServerError, Sink, Statement, Summary, Value};
 
 /// Bytes of the largest packet: small, so that random lengths exceed it.
 const PACKET_BYTES_MAX: usize = 1 << 16;
@@ -34,9 +34,7 @@ impl Execute for Echo {
         sink.columns(&[Column::expression(*b"text", ColumnType::VarString)]);
         for value in std::iter::once(Value::Bytes(statement.sql)).chain(statement.params.iter().map(|_| Value::Int(1)))
         {
-            sink.begin_row();
-            sink.value(0, value);
-            assert_eq!(sink.end_row(), Flow::More, "so little never fills a line");
+            assert_eq!(sink.row(Row(&[value.into()])), Flow::More, "so little never fills a line");
         }
         sink.end_result(&Summary::default());
         Ok(())

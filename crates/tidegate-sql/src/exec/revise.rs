@@ -2,7 +2,7 @@
 
 use std::{fmt::Debug, sync::Arc};
 
-use tidegate_rows::{Column, Flow, Param, Sink, SinkClosed, Summary, Value};
+use tidegate_rows::{Param, Value};
 
 use super::{
     Out,
@@ -91,34 +91,16 @@ impl Writer<'_> {
 
 /// The values of a row as a sink would get them.
 fn values_of(outs: &[Out], cells: &[Datum]) -> Vec<Param> {
-    let (mut values, mut buf) = (Values(Vec::with_capacity(outs.len())), Vec::new());
-    for (index, (out, cell)) in outs.iter().zip(cells).enumerate() {
-        out.emit(index, cell.as_cell(), &mut buf, &mut values);
-    }
-    values.0
-}
-
-/// Keeps the values of a row.
-struct Values(Vec<Param>);
-
-impl Sink for Values {
-    fn columns(&mut self, _: &[Column]) {}
-    fn begin_row(&mut self) {}
-    fn value(&mut self, _: usize, value: Value<'_>) {
-        self.0.push(match value {
+    let mut text = Vec::new();
+    let fields = outs.iter().zip(cells).map(|(out, cell)| out.field(cell.as_cell()));
+    fields
+        .map(|field| match field.read(&mut text) {
             Value::Null => Param::Null,
             Value::Int(value) => Param::Int(value),
             Value::Uint(value) => Param::Uint(value),
             Value::Float(value) => Param::Double(f64::from(value)),
             Value::Double(value) => Param::Double(value),
             Value::Bytes(bytes) => Param::Bytes(bytes.to_vec().into()),
-        });
-    }
-    fn end_row(&mut self) -> Flow {
-        Flow::More
-    }
-    fn end_result(&mut self, _: &Summary) {}
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), SinkClosed>> {
-        std::task::Poll::Ready(Ok(()))
-    }
+        })
+        .collect()
 }

@@ -137,7 +137,7 @@ pub(crate) fn pump(
     begun: impl Fn() -> Result<(), ServerError>,
     sink: &mut dyn Sink,
 ) -> Result<u64, QueryError> {
-    let (mut rows, mut buf) = (0, Vec::new());
+    let mut rows = 0;
     walk.run(
         stmt,
         &select.binds,
@@ -148,7 +148,7 @@ pub(crate) fn pump(
                 sink.columns(&select.columns);
             }
             rows += 1;
-            super::send_row(stmt, &select.outs, &mut buf, sink)
+            super::send_row(stmt, &select.outs, sink)
         },
     )?;
     if rows == 0 {

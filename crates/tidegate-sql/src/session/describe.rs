@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use tidegate_rows::{Column, Flow, QueryError, Sink, SinkClosed, Summary, Value};
+use tidegate_rows::{Column, Flow, QueryError, Row, Sink, SinkClosed, Summary};
 
 use super::{Context, Core, Session, client::Over};
 use crate::{
@@ -101,9 +101,7 @@ impl Sink for Columns {
     fn columns(&mut self, columns: &[Column]) {
         self.0 = columns.to_vec();
     }
-    fn begin_row(&mut self) {}
-    fn value(&mut self, _: usize, _: Value<'_>) {}
-    fn end_row(&mut self) -> Flow {
+    fn row(&mut self, _: Row<'_>) -> Flow {
         Flow::More
     }
     fn end_result(&mut self, _: &Summary) {}

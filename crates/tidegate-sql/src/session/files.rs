@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tidegate_rows::{Column, ColumnType, Flow, QueryError, Sink, SinkClosed, Summary, Value, number};
+use tidegate_rows::{Column, ColumnType, Flow, QueryError, Row, Sink, SinkClosed, Summary, Value, number};
 
 use super::{Charset, Core, Res, loading::charset_of};
 use crate::{
@@ -163,7 +163,7 @@ impl Sink for FileSink<'_> {
         };
         self.texts = columns.iter().map(|column| !is_number(column.kind)).collect();
     }
-    fn begin_row(&mut self) {
+    fn row(&mut self, row: Row<'_>) -> Flow {
         self.rows += 1;
         self.first = true;
         if let Some(format) = self.format {
@@ -171,27 +171,25 @@ impl Sink for FileSink<'_> {
         } else if self.rows > 1 {
             self.failed.get_or_insert_with(errors::too_many_rows);
         }
-    }
-    fn value(&mut self, index: usize, value: Value<'_>) {
-        if let (false, Some(format)) = (self.first, self.format) {
-            self.out.extend_from_slice(&format.field_end);
-        }
-        self.first = false;
-        let mut digits = Vec::new();
-        match value {
-            Value::Null => return self.put_null(),
-            Value::Bytes(bytes) => {
-                let encoded = self.charset.encode(bytes);
-                return self.put(self.texts.get(index) == Some(&true), &encoded);
+        row.each(|index, value| {
+            if let (false, Some(format)) = (self.first, self.format) {
+                self.out.extend_from_slice(&format.field_end);
             }
-            Value::Int(value) => number::append_int(&mut digits, value),
-            Value::Uint(value) => number::append_uint(&mut digits, value),
-            Value::Float(value) => number::append_float(&mut digits, value),
-            Value::Double(value) => number::append_double(&mut digits, value),
-        }
-        self.put(false, &digits);
-    }
-    fn end_row(&mut self) -> Flow {
+            self.first = false;
+            let mut digits = Vec::new();
+            match value {
+                Value::Null => return self.put_null(),
+                Value::Bytes(bytes) => {
+                    let encoded = self.charset.encode(bytes);
+                    return self.put(self.texts.get(index) == Some(&true), &encoded);
+                }
+                Value::Int(value) => number::append_int(&mut digits, value),
+                Value::Uint(value) => number::append_uint(&mut digits, value),
+                Value::Float(value) => number::append_float(&mut digits, value),
+                Value::Double(value) => number::append_double(&mut digits, value),
+            }
+            self.put(false, &digits);
+        });
         if let Some(format) = self.format {
             self.out.extend_from_slice(&format.line_end);
         }

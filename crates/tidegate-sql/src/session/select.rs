@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use tidegate_rows::{QueryError, Sink, Summary};
+use tidegate_rows::{QueryError, Row, Sink, Summary, Value};
 
 use super::{Core, Res, waiting::wait_at_most};
 use crate::{
@@ -125,9 +125,7 @@ impl Core {
     pub(super) async fn wake(&mut self, plan: &Rc<Plan>, more: bool, sink: &mut dyn Sink) -> Result<(), QueryError> {
         let PlanKind::Select(select) = &plan.kind else { return Err(errors::internal("not a query").into()) };
         sink.columns(&select.columns);
-        sink.begin_row();
-        sink.value(0, tidegate_rows::Value::Int(0));
-        if sink.end_row() == tidegate_rows::Flow::Full {
+        if sink.row(Row(&[Value::Int(0).into()])) == tidegate_rows::Flow::Full {
             std::future::poll_fn(|cx| sink.poll_ready(cx)).await?;
         }
         self.finish_select(plan, (1, 1), more, sink);

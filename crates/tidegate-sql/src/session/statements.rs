@@ -310,9 +310,7 @@ pub(crate) struct Discard;
 
 impl Sink for Discard {
     fn columns(&mut self, _: &[tidegate_rows::Column]) {}
-    fn begin_row(&mut self) {}
-    fn value(&mut self, _: usize, _: tidegate_rows::Value<'_>) {}
-    fn end_row(&mut self) -> tidegate_rows::Flow {
+    fn row(&mut self, _: tidegate_rows::Row<'_>) -> tidegate_rows::Flow {
         tidegate_rows::Flow::More
     }
     fn end_result(&mut self, _: &Summary) {}

@@ -1,6 +1,9 @@
 //! Keys that rows can have.
 
-use tidegate_rows::{Column, Flow, ServerError, Sink, SinkClosed, Summary, Value};
+use tidegate_rows::{
+    ServerError, Value,
+    number::{append_double, append_float, append_int, append_uint},
+};
 
 use super::{OpenTable, Strictness};
 use crate::{
@@ -32,40 +35,22 @@ impl Session {
             match &stored {
                 Datum::Text(stored) if ty.base.is_character() => stored.len() >= text.len(),
                 Datum::Blob(stored) if ty.base.is_binary() => stored.len() >= text.len(),
-                stored => {
-                    let mut same = SameText { text, is_same: false };
-                    Out::of(ty).emit(0, stored.as_cell(), &mut Vec::new(), &mut same);
-                    same.is_same
-                }
+                stored => is_text(Out::of(ty).field(stored.as_cell()).read(&mut Vec::new()), text),
             }
         }))
     }
 }
 
-/// Compares a value with a text.
-struct SameText<'a> {
-    text: &'a [u8],
-    is_same: bool,
-}
-
-impl Sink for SameText<'_> {
-    fn columns(&mut self, _: &[Column]) {}
-    fn begin_row(&mut self) {}
-    fn value(&mut self, _: usize, value: Value<'_>) {
-        self.is_same = match value {
-            Value::Null => false,
-            Value::Bytes(bytes) => bytes == self.text,
-            Value::Int(number) => itoa::Buffer::new().format(number).as_bytes() == self.text,
-            Value::Uint(number) => itoa::Buffer::new().format(number).as_bytes() == self.text,
-            Value::Float(number) => number.to_string().as_bytes() == self.text,
-            Value::Double(number) => number.to_string().as_bytes() == self.text,
-        };
+/// Whether a value has this text.
+fn is_text(value: Value<'_>, text: &[u8]) -> bool {
+    let mut digits = Vec::new();
+    match value {
+        Value::Null => return false,
+        Value::Bytes(bytes) => return bytes == text,
+        Value::Int(number) => append_int(&mut digits, number),
+        Value::Uint(number) => append_uint(&mut digits, number),
+        Value::Float(number) => append_float(&mut digits, number),
+        Value::Double(number) => append_double(&mut digits, number),
     }
-    fn end_row(&mut self) -> Flow {
-        Flow::More
-    }
-    fn end_result(&mut self, _: &Summary) {}
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), SinkClosed>> {
-        std::task::Poll::Ready(Ok(()))
-    }
+    digits == text
 }

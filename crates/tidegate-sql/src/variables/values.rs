@@ -1,6 +1,6 @@
 //! Values of expressions that stand in SET, SELECT … INTO and PREPARE.
 
-use tidegate_rows::{Column, Flow, ServerError, Sink, SinkClosed, Summary, Value};
+use tidegate_rows::{Column, Flow, Row, ServerError, Sink, SinkClosed, Summary, Value};
 
 use super::text;
 use crate::{
@@ -80,15 +80,15 @@ impl Sink for OneRow {
             self.values.push(value);
         }
     }
-    fn begin_row(&mut self) {
+    fn row(&mut self, row: Row<'_>) -> Flow {
         self.rows += 1;
-    }
-    fn value(&mut self, index: usize, value: Value<'_>) {
-        if let (1, Some(kept)) = (self.rows, self.values.get_mut(index)) {
-            kept.value(0, value);
+        if self.rows == 1 {
+            row.each(|index, value| {
+                if let Some(kept) = self.values.get_mut(index) {
+                    kept.keep(value);
+                }
+            });
         }
-    }
-    fn end_row(&mut self) -> Flow {
         Flow::More
     }
     fn end_result(&mut self, _: &Summary) {}
@@ -102,6 +102,25 @@ impl Sink for OneRow {
 struct First {
     value: Datum,
     ty: Option<SqlType>,
+}
+
+impl First {
+    fn keep(&mut self, value: Value<'_>) {
+        let rep = self.ty.as_ref().map(SqlType::rep);
+        self.value = match value {
+            Value::Null => Datum::Null,
+            Value::Int(value) => Datum::Int(value),
+            Value::Uint(value) => Datum::from_u64(value),
+            Value::Float(value) => Datum::Real(f64::from(value)),
+            Value::Double(value) => Datum::Real(value),
+            Value::Bytes(bytes) => match rep {
+                Some(crate::value::Rep::Real) => Datum::Real(crate::value::number::parse_f64(bytes).value),
+                Some(crate::value::Rep::Dec) => Datum::Blob(crate::value::number::parse_decimal(bytes).value.to_blob()),
+                Some(crate::value::Rep::Blob) => Datum::Blob(bytes.into()),
+                _ => Datum::text(bytes),
+            },
+        };
+    }
 }
 
 impl Sink for First {
@@ -131,27 +150,10 @@ impl Sink for First {
         }
         self.ty = Some(ty);
     }
-    fn begin_row(&mut self) {}
-    fn value(&mut self, index: usize, value: Value<'_>) {
-        if index > 0 {
-            return;
+    fn row(&mut self, row: Row<'_>) -> Flow {
+        if let Some(field) = row.0.first() {
+            self.keep(field.read(&mut Vec::new()));
         }
-        let rep = self.ty.as_ref().map(SqlType::rep);
-        self.value = match value {
-            Value::Null => Datum::Null,
-            Value::Int(value) => Datum::Int(value),
-            Value::Uint(value) => Datum::from_u64(value),
-            Value::Float(value) => Datum::Real(f64::from(value)),
-            Value::Double(value) => Datum::Real(value),
-            Value::Bytes(bytes) => match rep {
-                Some(crate::value::Rep::Real) => Datum::Real(crate::value::number::parse_f64(bytes).value),
-                Some(crate::value::Rep::Dec) => Datum::Blob(crate::value::number::parse_decimal(bytes).value.to_blob()),
-                Some(crate::value::Rep::Blob) => Datum::Blob(bytes.into()),
-                _ => Datum::text(bytes),
-            },
-        };
-    }
-    fn end_row(&mut self) -> Flow {
         Flow::More
     }
     fn end_result(&mut self, _: &Summary) {}

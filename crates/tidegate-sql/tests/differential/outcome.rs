@@ -2,7 +2,7 @@
 
 use std::{fmt, task};
 
-use tidegate_rows::{Column, ColumnType, Flow, QueryError, Sink, SinkClosed, Summary, Value};
+use tidegate_rows::{Column, ColumnType, Flow, QueryError, Row, Sink, SinkClosed, Summary, Value};
 
 /// A column as far as it is compared.
 #[derive(Debug, Clone, PartialEq)]
@@ -207,21 +207,23 @@ impl Sink for Recorder {
         self.columns = Some(described);
         self.rows.clear();
     }
-    fn begin_row(&mut self) {
+    fn row(&mut self, row: Row<'_>) -> Flow {
         self.rows.push(Vec::new());
-    }
-    fn value(&mut self, _: usize, value: Value<'_>) {
-        let text = match value {
-            Value::Null => None,
-            Value::Int(value) => Some(value.to_string().into_bytes()),
-            Value::Uint(value) => Some(value.to_string().into_bytes()),
-            Value::Float(value) => Some(value.to_string().into_bytes()),
-            Value::Double(value) => Some(value.to_string().into_bytes()),
-            Value::Bytes(bytes) => Some(bytes.to_vec()),
-        };
-        self.rows.last_mut().expect("a row").push(text);
-    }
-    fn end_row(&mut self) -> Flow {
+        row.each(|_, value| {
+            let text = match value {
+                Value::Null => None,
+                Value::Int(value) => Some(value.to_string().into_bytes()),
+                Value::Uint(value) => Some(value.to_string().into_bytes()),
+                Value::Float(value) => Some(value.to_string().into_bytes()),
+                Value::Double(value) => {
+                    let mut text = Vec::new();
+                    tidegate_rows::number::append_double(&mut text, value);
+                    Some(text)
+                }
+                Value::Bytes(bytes) => Some(bytes.to_vec()),
+            };
+            self.rows.last_mut().expect("a row").push(text);
+        });
         Flow::More
     }
     fn end_result(&mut self, summary: &Summary) {

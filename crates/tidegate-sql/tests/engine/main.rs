@@ -14,7 +14,7 @@ mod transactions;
 use std::time::Duration;
 
 use tidegate_rows::{
-    Column, ColumnType, Execute, Flow, Param, QueryError, Sink, SinkClosed, Statement, Summary, Value,
+    Column, ColumnType, Execute, Flow, Param, QueryError, Row, Sink, SinkClosed, Statement, Summary, Value,
 };
 use tidegate_sql::{Durability, Engine, EngineOptions, OpenError, Session};
 
@@ -27,21 +27,23 @@ struct Rows {
 
 impl Sink for Rows {
     fn columns(&mut self, _: &[Column]) {}
-    fn begin_row(&mut self) {
+    fn row(&mut self, row: Row<'_>) -> Flow {
         self.rows.push(Vec::new());
-    }
-    fn value(&mut self, _: usize, value: Value<'_>) {
-        let text = match value {
-            Value::Null => "NULL".into(),
-            Value::Int(value) => value.to_string(),
-            Value::Uint(value) => value.to_string(),
-            Value::Float(value) => value.to_string(),
-            Value::Double(value) => value.to_string(),
-            Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        };
-        self.rows.last_mut().unwrap().push(text);
-    }
-    fn end_row(&mut self) -> Flow {
+        row.each(|_, value| {
+            let text = match value {
+                Value::Null => "NULL".into(),
+                Value::Int(value) => value.to_string(),
+                Value::Uint(value) => value.to_string(),
+                Value::Float(value) => value.to_string(),
+                Value::Double(value) => {
+                    let mut text = Vec::new();
+                    tidegate_rows::number::append_double(&mut text, value);
+                    String::from_utf8(text).unwrap()
+                }
+                Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            };
+            self.rows.last_mut().unwrap().push(text);
+        });
         // Full after each row: the statement has to wait every time.
         Flow::Full
     }

@@ -3,7 +3,7 @@
 use std::{task::Poll, time::Duration};
 
 use super::{Fixture, Rows as Collected, code, one, run};
-use tidegate_rows::{Column, Flow, QueryError, Sink, SinkClosed, Summary, Value};
+use tidegate_rows::{Column, Flow, QueryError, Row, Sink, SinkClosed, Summary, Value};
 use tidegate_sql::{
     EngineOptions, Session,
     table::{
@@ -233,13 +233,8 @@ struct Batch {
 
 impl Sink for Batch {
     fn columns(&mut self, _: &[Column]) {}
-    fn begin_row(&mut self) {
-        self.current.begin_row();
-    }
-    fn value(&mut self, index: usize, value: Value<'_>) {
-        self.current.value(index, value);
-    }
-    fn end_row(&mut self) -> Flow {
+    fn row(&mut self, row: Row<'_>) -> Flow {
+        let _ = self.current.row(row);
         Flow::More
     }
     fn end_result(&mut self, summary: &Summary) {

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use tidegate_rows::{Column, Execute, Flow, QueryError, Sink, SinkClosed, Statement, Summary, Value};
+use tidegate_rows::{Column, Execute, Flow, QueryError, Row, Sink, SinkClosed, Statement, Summary, Value};
 use tidegate_sql::{Durability, Engine, EngineOptions, Report, Session};
 use tokio::{sync::oneshot, task::LocalSet};
 
@@ -27,17 +27,16 @@ struct Numbers(Vec<i64>);
 
 impl Sink for Numbers {
     fn columns(&mut self, _: &[Column]) {}
-    fn begin_row(&mut self) {}
-    fn value(&mut self, _: usize, value: Value<'_>) {
-        self.0.push(match value {
-            Value::Int(value) => value,
-            Value::Uint(value) => value.cast_signed(),
-            Value::Bytes(bytes) => std::str::from_utf8(bytes).unwrap().parse().unwrap_or(-1),
-            Value::Null => i64::MIN,
-            other => panic!("{other:?}"),
+    fn row(&mut self, row: Row<'_>) -> Flow {
+        row.each(|_, value| {
+            self.0.push(match value {
+                Value::Int(value) => value,
+                Value::Uint(value) => value.cast_signed(),
+                Value::Bytes(bytes) => std::str::from_utf8(bytes).unwrap().parse().unwrap_or(-1),
+                Value::Null => i64::MIN,
+                other => panic!("{other:?}"),
+            });
         });
-    }
-    fn end_row(&mut self) -> Flow {
         Flow::More
     }
     fn end_result(&mut self, _: &Summary) {}

@@ -20,15 +20,13 @@ struct Rows(Vec<String>);
 
 impl Sink for Rows {
     fn columns(&mut self, _: &[Column]) {}
-    fn begin_row(&mut self) {
+    fn row(&mut self, row: Row<'_>) -> Flow {
         self.0.push(String::new());
-    }
-    fn value(&mut self, _: usize, value: Value<'_>) {
-        if let Some(row) = self.0.last_mut() {
-            row.push_str(&format!("{value:?},"));
-        }
-    }
-    fn end_row(&mut self) -> Flow {
+        row.each(|_, value| {
+            if let Some(row) = self.0.last_mut() {
+                row.push_str(&format!("{value:?},"));
+            }
+        });
         Flow::More
     }
     fn end_result(&mut self, _: &Summary) {}

@@ -8,23 +8,21 @@ struct Rows(Vec<String>);
 
 impl Sink for Rows {
     fn columns(&mut self, _: &[Column]) {}
-    fn begin_row(&mut self) {
+    fn row(&mut self, row: Row<'_>) -> Flow {
         self.0.push("|".to_owned());
-    }
-    fn value(&mut self, _: usize, value: Value<'_>) {
-        let text = match value {
-            Value::Null => "NULL".to_owned(),
-            Value::Int(value) => value.to_string(),
-            Value::Uint(value) => value.to_string(),
-            Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-            other => panic!("{other:?}"),
-        };
-        if let Some(row) = self.0.last_mut() {
-            row.push_str(&text);
-            row.push('|');
-        }
-    }
-    fn end_row(&mut self) -> Flow {
+        row.each(|_, value| {
+            let text = match value {
+                Value::Null => "NULL".to_owned(),
+                Value::Int(value) => value.to_string(),
+                Value::Uint(value) => value.to_string(),
+                Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                other => panic!("{other:?}"),
+            };
+            if let Some(row) = self.0.last_mut() {
+                row.push_str(&text);
+                row.push('|');
+            }
+        });
         Flow::More
     }
     fn end_result(&mut self, _: &Summary) {}

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_modules::database::control;
 use tidegate_rows::frames::{self, FrameReader, Payload, tag};
+use tidegate_rows::number::{append_double, append_float};
 use tidegate_rows::{Column, Summary, Value};
 use tidegate_sql::{Engine, EngineOptions, OpenError};
 
@@ -271,14 +272,20 @@ fn connect(directory: &Path) -> Result<Option<UnixStream>, String> {
     }
 }
 
+fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
+    let mut out = Vec::new();
+    write(&mut out);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
 /// A value as text, NULL as an empty one.
 pub(super) fn text(value: Value<'_>) -> String {
     match value {
         Value::Null => String::new(),
         Value::Int(value) => value.to_string(),
         Value::Uint(value) => value.to_string(),
-        Value::Float(value) => value.to_string(),
-        Value::Double(value) => value.to_string(),
+        Value::Float(value) => written(|out| append_float(out, value)),
+        Value::Double(value) => written(|out| append_double(out, value)),
         Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
     }
 }

@@ -12,7 +12,7 @@ use tidegate_http::handlersocket::{
 };
 use tidegate_net::{buffers, session::Session};
 use tidegate_rows::{
-    Column, Flow, QueryError, Sink, SinkClosed, Summary, Value,
+    Column, Flow, QueryError, Row, Sink, SinkClosed, Summary, Value,
     number::{append_double, append_float, append_int, append_uint},
 };
 use tidegate_sql::table::Answers;
@@ -174,23 +174,22 @@ impl<K> Sink for BatchAnswers<'_, '_, K> {
     fn columns(&mut self, _: &[Column]) {
         self.begin();
     }
-    fn begin_row(&mut self) {}
-    fn value(&mut self, _: usize, value: Value<'_>) {
-        if !matches!(self.kind, Some(Kind::Rows(1..))) {
-            return;
-        }
-        let out = &mut self.outbox.out;
-        out.push(SEPARATOR);
-        match value {
-            Value::Null => put_value(None, out),
-            Value::Int(number) => append_int(out, number),
-            Value::Uint(number) => append_uint(out, number),
-            Value::Float(number) => append_float(out, number),
-            Value::Double(number) => append_double(out, number),
-            Value::Bytes(bytes) => put_value(Some(bytes), out),
-        }
-    }
-    fn end_row(&mut self) -> Flow {
+    fn row(&mut self, row: Row<'_>) -> Flow {
+        row.each(|_, value| {
+            if !matches!(self.kind, Some(Kind::Rows(1..))) {
+                return;
+            }
+            let out = &mut self.outbox.out;
+            out.push(SEPARATOR);
+            match value {
+                Value::Null => put_value(None, out),
+                Value::Int(number) => append_int(out, number),
+                Value::Uint(number) => append_uint(out, number),
+                Value::Float(number) => append_float(out, number),
+                Value::Double(number) => append_double(out, number),
+                Value::Bytes(bytes) => put_value(Some(bytes), out),
+            }
+        });
         if self.outbox.out.len() >= BACKLOG_BYTES { Flow::Full } else { Flow::More }
     }
     fn end_result(&mut self, summary: &Summary) {

@@ -348,14 +348,12 @@ impl<'r, 'a> Replies<'r, 'a> {
 
 impl Sink for Replies<'_, '_> {
     fn columns(&mut self, _: &[Column]) {}
-    fn begin_row(&mut self) {
+    fn row(&mut self, row: tidegate_rows::Row<'_>) -> Flow {
         self.row.clear();
         self.has_row = true;
-    }
-    fn value(&mut self, index: usize, value: Value<'_>) {
-        self.row.set(index, value, &self.opened.columns);
-    }
-    fn end_row(&mut self) -> Flow {
+        row.each(|index, value| {
+            self.row.set(index, value, &self.opened.columns);
+        });
         // What waits to be decided has to find its place.
         if self.out.len() >= OUTPUT_BYTES && self.again.is_empty() { Flow::Full } else { Flow::More }
     }

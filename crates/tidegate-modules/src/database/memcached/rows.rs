@@ -12,6 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use tidegate_http::memcached_server::{Action, Op};
+use tidegate_rows::number::{append_double, append_float};
 use tidegate_rows::{Column, ColumnFlags, ColumnType, Param, Value};
 use tidegate_sql::table::TableShape;
 
@@ -275,8 +276,8 @@ impl Row {
                 Value::Null => {}
                 Value::Int(number) => self.value.extend_from_slice(number.to_string().as_bytes()),
                 Value::Uint(number) => self.value.extend_from_slice(number.to_string().as_bytes()),
-                Value::Float(number) => self.value.extend_from_slice(number.to_string().as_bytes()),
-                Value::Double(number) => self.value.extend_from_slice(number.to_string().as_bytes()),
+                Value::Float(number) => append_float(&mut self.value, number),
+                Value::Double(number) => append_double(&mut self.value, number),
             },
             _ if columns.changed == Some(index) => {
                 if let Value::Bytes(time) = value {

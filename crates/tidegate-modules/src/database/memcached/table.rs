@@ -343,9 +343,7 @@ struct Affected {
 
 impl Sink for Affected {
     fn columns(&mut self, _: &[Column]) {}
-    fn begin_row(&mut self) {}
-    fn value(&mut self, _: usize, _: Value<'_>) {}
-    fn end_row(&mut self) -> Flow {
+    fn row(&mut self, _: tidegate_rows::Row<'_>) -> Flow {
         Flow::More
     }
     fn end_result(&mut self, summary: &Summary) {

@@ -1,8 +1,9 @@
 //! Results for a client whose character set is not UTF-8.
 
+use std::borrow::Cow;
 use std::task::{Context, Poll};
 
-use tidegate_rows::{Column, Flow, Input, Sink, SinkClosed, Summary, Value};
+use tidegate_rows::{Column, Field, Flow, Input, Row, Sink, SinkClosed, Summary, Value};
 use tidegate_sql::Charset;
 
 /// Bytes of the longest character of UTF-8: what descriptions of columns count with.
@@ -43,19 +44,24 @@ impl<S: Sink> Sink for Transcoded<'_, S> {
         let columns: Vec<Column> = columns.iter().map(|column| described(column, self.charset)).collect();
         self.sink.columns(&columns);
     }
-    fn begin_row(&mut self) {
-        self.sink.begin_row();
-    }
-    fn value(&mut self, index: usize, value: Value<'_>) {
-        match value {
-            Value::Bytes(text) if self.texts.get(index) == Some(&true) => {
-                self.sink.value(index, Value::Bytes(&self.charset.encode(text)));
-            }
-            value => self.sink.value(index, value),
-        }
-    }
-    fn end_row(&mut self) -> Flow {
-        self.sink.end_row()
+    fn row(&mut self, row: Row<'_>) -> Flow {
+        let mut made = Vec::new();
+        let read = row.0.iter().zip(&self.texts);
+        let encoded: Vec<Option<Cow<'_, [u8]>>> = read
+            .map(|(field, is_text)| match field {
+                Field::Plain(Value::Bytes(text)) if *is_text => Some(self.charset.encode(text)),
+                Field::Packed(..) if *is_text => match field.read(&mut made) {
+                    Value::Bytes(text) => Some(Cow::Owned(self.charset.encode(text).into_owned())),
+                    _ => None,
+                },
+                _ => None,
+            })
+            .collect();
+        let fields = row.0.iter().zip(&encoded);
+        let fields: Vec<Field<'_>> = fields
+            .map(|(field, encoded)| encoded.as_deref().map_or(*field, |text| Value::Bytes(text).into()))
+            .collect();
+        self.sink.row(Row(&fields))
     }
     fn end_result(&mut self, summary: &Summary) {
         self.sink.end_result(summary);

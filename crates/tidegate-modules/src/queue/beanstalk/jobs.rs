@@ -5,7 +5,7 @@ use std::cell::Cell;
 use bytes::Bytes;
 use tidegate_net::clock;
 use tidegate_queue::Place;
-use tidegate_rows::{Column, Execute, Flow, Param, QueryError, Sink, SinkClosed, Statement, Summary, Value};
+use tidegate_rows::{Column, Execute, Flow, Param, QueryError, Row, Sink, SinkClosed, Statement, Summary, Value};
 use tidegate_sql::table::{Answers, Each, OnDuplicate, Request, Revise, Revision, Rows};
 
 use crate::database::schemas::execute;
@@ -210,9 +210,7 @@ struct Numbers {
 
 impl Sink for Numbers {
     fn columns(&mut self, _: &[Column]) {}
-    fn begin_row(&mut self) {}
-    fn value(&mut self, _: usize, _: Value<'_>) {}
-    fn end_row(&mut self) -> Flow {
+    fn row(&mut self, _: Row<'_>) -> Flow {
         Flow::More
     }
     fn end_result(&mut self, summary: &Summary) {

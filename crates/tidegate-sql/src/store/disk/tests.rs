@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-use tidegate_rows::{Column, Execute, Flow, QueryError, Sink, SinkClosed, Statement, Summary, Value};
+use tidegate_rows::{Column, Execute, Flow, QueryError, Row, Sink, SinkClosed, Statement, Summary, Value};
 use tokio::task::LocalSet;
 
 use super::{
@@ -41,13 +41,12 @@ struct Numbers(Vec<i64>);
 
 impl Sink for Numbers {
     fn columns(&mut self, _: &[Column]) {}
-    fn begin_row(&mut self) {}
-    fn value(&mut self, _: usize, value: Value<'_>) {
-        if let Value::Int(value) = value {
-            self.0.push(value);
-        }
-    }
-    fn end_row(&mut self) -> Flow {
+    fn row(&mut self, row: Row<'_>) -> Flow {
+        row.each(|_, value| {
+            if let Value::Int(value) = value {
+                self.0.push(value);
+            }
+        });
         Flow::More
     }
     fn end_result(&mut self, _: &Summary) {}

@@ -20,7 +20,7 @@ unsafe extern "C-unwind" {
 
 /// A 64-bit integer as LuaJIT's FFI has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Int64 {
+pub(crate) enum Int64 {
     Signed(i64),
     Unsigned(u64),
 }
@@ -36,7 +36,7 @@ pub(super) fn push_int64(lua: &mut Lua, value: Int64) {
 }
 
 /// The `int64_t` or `uint64_t` at `index`, counted from 1.
-pub(super) fn to_int64(lua: &mut Lua, index: c_int) -> Option<Int64> {
+pub(crate) fn to_int64(lua: &mut Lua, index: c_int) -> Option<Int64> {
     let mut bits = 0;
     // SAFETY: any index and value are acceptable.
     match unsafe { tidegate_lua_to_int64(lua.raw(), index, &raw mut bits) } {
