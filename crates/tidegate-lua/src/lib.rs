@@ -64,6 +64,7 @@ mod peer_handshake;
 mod phases;
 mod pipe;
 mod portable;
+mod protected;
 mod request_context;
 mod rows;
 mod sql;

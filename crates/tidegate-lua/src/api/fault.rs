@@ -2,7 +2,6 @@
 //!
 //! Scripts of users have no use for it. It can do no more harm than any script can that raises an error.
 
-use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 use std::future::poll_fn;
 
@@ -26,18 +25,6 @@ pub(crate) static FAMILY: Family = Family {
         ("rows", function(rows)),
     ],
 };
-
-thread_local! {
-    /// The next result set of `resty.mysql` panics.
-    static ROWS: Cell<bool> = const { Cell::new(false) };
-}
-
-/// A result set begins: panics if [`rows`] was called.
-pub(crate) fn result_set_begins() {
-    if ROWS.take() {
-        panic!("a test wanted a panic in rows");
-    }
-}
 
 /// `call()`: panics.
 fn call(_lua: &mut Lua) -> CResult {
@@ -86,8 +73,8 @@ fn answer(lua: &mut Lua) -> CResult {
     await_in(lua, async { Answer::Push(Box::new(|_| panic!("a test wanted a panic in an answer"))) })
 }
 
-/// `rows()`: the next result set of `resty.mysql` on this worker panics.
+/// `rows()`: the next result set on this worker panics.
 fn rows(_lua: &mut Lua) -> CResult {
-    ROWS.set(true);
+    crate::rows::panic_at_next_result();
     Ok(0)
 }
