@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const CHECKHOOK: &str = "-DLUAJIT_ENABLE_CHECKHOOK";
 
 /// Our additions to LuaJIT's internals.
-const SOURCES: [&str; 5] = ["extension.c", "rows.c", "entries.c", "guard.c", "stack.c"];
+const SOURCES: [&str; 6] = ["extension.c", "rows.c", "entries.c", "guard.c", "stack.c", "mark.c"];
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -155,7 +155,7 @@ impl Surroundings for Greeting {
 
     fn timer_host(&self) -> Host {
         let conn = self.handshake.connection();
-        timer_host(conn, &conn.peer)
+        timer_host(conn, conn.peer)
     }
 
     fn open_sockets(&self) -> Rc<OpenSockets> {

@@ -1,12 +1,14 @@
 //! On whose behalf a script runs: a request, a timer, the start or end of a worker.
 
 use std::any::Any;
-use std::fmt::{Display, Write};
+use std::fmt::{self, Display, Write};
 use std::rc::Rc;
 
 use tidegate_core::connection::Connection;
 use tidegate_core::error_log;
 use tidegate_core::request::Request;
+use tidegate_net::Peer;
+use tidegate_net::listeners::ListenAddr;
 use tidegate_net::log::{self, Level};
 
 use crate::phase::Phase;
@@ -88,7 +90,7 @@ impl Host {
     /// The host of a timer that a script creates here.
     pub fn timer_host(&self) -> Host {
         match self {
-            Self::Request(req) => timer_host(req.connection(), &req.peer()),
+            Self::Request(req) => timer_host(req.connection(), req.peer()),
             Self::Other(other) => other.timer_host(),
         }
     }
@@ -104,15 +106,14 @@ fn action(req: &Request) -> Option<&'static str> {
 }
 
 /// The host of a timer that a script for a client's connection creates.
-pub(crate) fn timer_host(conn: &Connection, peer: &dyn Display) -> Host {
-    let server = conn.listen_addr().map_or_else(String::new, ToString::to_string);
-    let tail = format!(", context: ngx.timer, client: {peer}, server: {server}");
+pub(crate) fn timer_host(conn: &Connection, peer: Peer) -> Host {
+    let tail = Tail::Client { peer, server: conn.listen_addr().cloned() };
     Host::Other(Rc::new(Detached { tail, connection: Some(conn.number), sockets: Rc::default() }))
 }
 
 /// Surroundings that write to the error log of the process.
 pub struct Detached {
-    tail: String,
+    tail: Tail,
     connection: Option<u64>,
     sockets: Rc<OpenSockets>,
 }
@@ -120,8 +121,29 @@ pub struct Detached {
 impl Detached {
     /// A host whose log lines end in `, context: CONTEXT`; in nothing for an empty context.
     pub fn host(context: &str) -> Host {
-        let tail = if context.is_empty() { String::new() } else { format!(", context: {context}") };
-        Host::Other(Rc::new(Self { tail, connection: None, sockets: Rc::default() }))
+        Host::Other(Rc::new(Self { tail: Tail::Context(context.to_owned()), connection: None, sockets: Rc::default() }))
+    }
+}
+
+/// What a log line says of where the script runs. It becomes text only when there is such a line.
+#[derive(Clone)]
+enum Tail {
+    /// A name; nothing if it is empty.
+    Context(String),
+    /// The timer of a request.
+    Client { peer: Peer, server: Option<ListenAddr> },
+}
+
+impl Display for Tail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Context(name) if name.is_empty() => Ok(()),
+            Self::Context(name) => write!(f, ", context: {name}"),
+            Self::Client { peer, server } => {
+                write!(f, ", context: ngx.timer, client: {peer}, server: ")?;
+                server.as_ref().map_or(Ok(()), |server| write!(f, "{server}"))
+            }
+        }
     }
 }
 
@@ -129,7 +151,7 @@ impl Surroundings for Detached {
     fn log(&self, level: LogLevel, message: &[u8]) {
         log::main().write_bytes(level, self.connection, message, |line| {
             // `Line` takes everything.
-            let _ = line.write_str(&self.tail);
+            let _ = write!(line, "{}", self.tail);
         });
     }
 

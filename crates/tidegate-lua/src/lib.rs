@@ -57,6 +57,7 @@ mod bytecode;
 mod entries;
 mod handshake;
 mod init_once;
+mod mark;
 mod memory;
 mod mysql;
 mod panics;

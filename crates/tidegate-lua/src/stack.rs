@@ -713,10 +713,14 @@ impl Coroutine {
         unsafe { ffi::lua_status(self.state) }
     }
 
-    /// Makes a coroutine that ended, failed or waits fit for a new function. `false` when it is running.
+    /// Makes a coroutine of the scheduler's that ended, failed or waits fit for a new function. `false` when it is running.
     pub fn reset(self) -> bool {
         // SAFETY: `state` is live; the function checks that it does not run.
-        unsafe { tidegate_lua_resetthread(self.state) != 0 }
+        let was_reset = unsafe { tidegate_lua_resetthread(self.state) != 0 };
+        if was_reset {
+            self.renew_mark();
+        }
+        was_reset
     }
 
     /// Lets the heap grow by `room` bytes at least before the collector's next cycle begins.

@@ -4,13 +4,14 @@ use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int};
 use std::future::poll_fn;
 use std::mem::MaybeUninit;
+use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use mlua_sys as ffi;
 use mlua_sys::lua_Debug;
-use tidegate_net::clock;
+use tidegate_net::{clock, sleep};
 
 use crate::budget::Meter;
 use crate::function::c_bytes;
@@ -180,7 +181,7 @@ thread_local! {
 /// Starts a timer whose function and arguments stand on the stack of `thread`.
 pub(crate) fn launch(vm: &Rc<Vm>, host: Host, thread: Rc<LightThread>, delay: Duration, repeat: bool) {
     let pending = Pending::new(vm);
-    let alarm = vm.timers.add_alarm();
+    let alarm = if delay.is_zero() { None } else { Some(vm.timers.add_alarm()) };
     // A timer without a delay goes on with what created it, if that is a timer as well.
     let chain = if delay.is_zero() { CHAIN.with_borrow(Clone::clone) } else { None };
     let mut prepared = Prepared { vm: vm.clone(), thread: Some(thread) };
@@ -191,7 +192,10 @@ pub(crate) fn launch(vm: &Rc<Vm>, host: Host, thread: Rc<LightThread>, delay: Du
             // Timers that create timers without end leave the worker time to look at its connections.
             tokio::task::yield_now().await;
         }
-        let premature = expire(&vm, &alarm, delay).await;
+        let premature = match &alarm {
+            Some(alarm) => expire(&vm, alarm, delay).await,
+            None => false,
+        };
         clock::update();
         host.log_debug(b"lua ngx.timer expired");
         // The next one is pending before this one runs: the interval does not depend on how long it takes.
@@ -211,10 +215,7 @@ pub(crate) fn launch(vm: &Rc<Vm>, host: Host, thread: Rc<LightThread>, delay: Du
 
 /// Waits for `delay` or the end of the worker; `true` for the latter.
 async fn expire(vm: &Rc<Vm>, alarm: &Alarm, delay: Duration) -> bool {
-    if delay.is_zero() {
-        return false;
-    }
-    let mut sleep = Box::pin(tokio::time::sleep(delay));
+    let mut sleep = pin!(sleep::sleep(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)));
     poll_fn(|cx| {
         if sleep.as_mut().poll(cx).is_ready() {
             return Poll::Ready(false);

@@ -229,7 +229,7 @@ impl Vm {
         });
         match (made, created) {
             (Ok(()), Some((thread, anchor))) => {
-                self.guard_thread(thread);
+                thread.mark_scheduled(None);
                 Ok(LightThread::new(thread, anchor))
             }
             _ => Err(LuaError::new("no memory for a coroutine")),
@@ -269,24 +269,6 @@ impl Vm {
                 _ => self.main.drop_hook(),
             }
         }
-    }
-
-    /// Marks a coroutine of the scheduler's, so that a script that gets hold of it cannot resume it.
-    fn guard_thread(&self, thread: Coroutine) {
-        // A failure here is a want of memory; the script then merely could do harm to itself.
-        // SAFETY: the body uses its own stack only.
-        let _ = unsafe { self.main.lua() }.protect(|lua| {
-            lua.push_light(api::coroutine::guard_key());
-            lua.raw_get(ffi::LUA_REGISTRYINDEX);
-            if lua.type_of(-1) == crate::stack::Type::Table {
-                lua.reserve(2)?;
-                lua.push_coroutine(thread);
-                lua.push_bool(true);
-                lua.raw_set(-3);
-            }
-            lua.pop(1);
-            Ok(())
-        });
     }
 
     /// Coroutines that wait for their next use.

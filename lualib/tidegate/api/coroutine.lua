@@ -2,7 +2,7 @@
 --
 -- When a function waits inside a user coroutine, the scheduler's token comes out of `resume`. It is handed on by
 -- yielding it to whoever resumed this coroutine; when the scheduler goes on, so does the coroutine below. While a
--- coroutine is suspended in this way the guard has it: another light thread must not resume it meanwhile.
+-- coroutine is suspended in this way a mark says so: another light thread must not resume it meanwhile.
 
 local _, native, base = ...
 
@@ -10,10 +10,13 @@ local coroutine = coroutine
 local create, resume, yield = coroutine.create, coroutine.resume, coroutine.yield
 local status, running = coroutine.status, coroutine.running
 local error, select, type = error, select, type
-local guard = native.guard()
+local may_resume, exchange = native.may_resume, native.exchange
 local thread_status = native.thread_status
 local note_failure, has_room = native.note_failure, native.has_room
 local token, phase, fail = base.token, base.phase, base.fail
+
+-- Marks: nobody's, the scheduler's (1), a user coroutine that waits, one that has resumed a coroutine that waits.
+local FREE, WAITS, NORMAL = 0, 2, 3
 
 -- init, header_filter, body_filter: there OpenResty leaves LuaJIT's own `wrap`, which puts the caller's position in front.
 local adds_position = { [0x1000000] = true, [0x20] = true, [0x40] = true }
@@ -25,12 +28,13 @@ local function pass(co, ok, first, ...)
     end
     -- `co` waits, or has resumed one that waits and is marked already; the running coroutine has resumed `co`.
     local me = running()
-    local mine = guard[me]
-    guard[co] = guard[co] or true
-    guard[me] = "normal"
+    local mine = exchange(me, NORMAL)
+    if exchange(co, WAITS) == NORMAL then
+        exchange(co, NORMAL)
+    end
     yield(token)
-    guard[me] = mine
-    guard[co] = nil
+    exchange(me, mine)
+    exchange(co, FREE)
     return pass(co, resume(co))
 end
 
@@ -57,25 +61,31 @@ local function guarded_status(co)
     check(co, "status")
     local state = status(co)
     if state == "suspended" then
-        local mark = guard[co]
-        if mark then
-            return mark == "normal" and mark or thread_status(co)
+        local mark = exchange(co)
+        if mark ~= FREE then
+            return mark == NORMAL and "normal" or thread_status(co)
         end
     end
     return state
 end
 
-local function checked_resume(co, ...)
+-- What keeps a script from resuming `co`, if anything.
+local function obstacle(co)
     check(co, "resume")
-    if guard[co] then
-        local state = guarded_status(co)
-        if state ~= "suspended" then
-            return false, "cannot resume " .. state .. " coroutine"
-        end
+    local state = guarded_status(co)
+    if state ~= "suspended" then
+        return "cannot resume " .. state .. " coroutine"
     end
     -- Each coroutine runs on the C stack of the one that resumes it.
-    if not has_room() then
-        return false, "C stack overflow"
+    return not has_room() and "C stack overflow" or nil
+end
+
+local function checked_resume(co, ...)
+    if not may_resume(co) then
+        local message = obstacle(co)
+        if message then
+            return false, message
+        end
     end
     return hand_on(co, resume(co, ...))
 end

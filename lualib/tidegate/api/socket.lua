@@ -7,8 +7,8 @@ local ngx, native, base = ...
 
 local ffi = require "ffi"
 
-local settle = base.settle
-local setmetatable = setmetatable
+local await, settle = base.await, base.settle
+local select, setmetatable = select, setmetatable
 
 local methods = {}
 local tcp_mt = { __index = methods }
@@ -28,19 +28,72 @@ function methods.connect(...)
     return settle(connect(...))
 end
 
+-- What a driver calls for each piece of an answer stays in compiled code around the Rust half: a trace goes on after the call
+-- where a fixed number of results is taken, and returns from functions with a fixed number of parameters only. How many
+-- arguments there were is one more argument.
+
+local function send_counted(count, self, data)
+    local sent, err = send(self, data, count)
+    if sent then
+        return sent
+    elseif err then
+        return nil, err
+    end
+    return await()
+end
+
+local function receive_counted(count, self, pattern)
+    local data, err, partial = receive(self, pattern, count)
+    if data then
+        return data
+    elseif partial then
+        return nil, err, partial
+    elseif err then
+        return nil, err
+    end
+    return await()
+end
+
+local function receiveany_counted(count, self, max)
+    local data, err, partial = receiveany(self, max, count)
+    if data then
+        return data
+    elseif partial then
+        return nil, err, partial
+    elseif err then
+        return nil, err
+    end
+    return await()
+end
+
+-- The Rust half gives `false` behind the end of what was looked for.
+local function iterate_counted(count, self, pattern, size)
+    local data, err, partial = iterate(self, pattern, size, count)
+    if data then
+        return data
+    elseif data == false then
+        return nil, nil, nil
+    elseif partial then
+        return nil, err, partial
+    elseif err then
+        return nil, err
+    end
+    return await()
+end
+
 -- send(data): how many bytes were written. Data: a string, a number, a table of them (of any depth).
 function methods.send(...)
-    return settle(send(...))
+    return send_counted(select("#", ...), ...)
 end
 
 -- receive(size | "*l" | "*a"): data, or nil, a message and what had come.
 function methods.receive(...)
-    return settle(receive(...))
+    return receive_counted(select("#", ...), ...)
 end
 
 -- receiveany(max): what is there, at most max bytes.
 function methods.receiveany(...)
-    return settle(receiveany(...))
+    return receiveany_counted(select("#", ...), ...)
 end
 
 -- receiveuntil(text, { inclusive = bool }): a function that reads up to the text, or at most so many bytes of that.
@@ -50,7 +103,7 @@ function methods.receiveuntil(self, ...)
         return nil, err
     end
     return function(...)
-        return settle(iterate(self, pattern, ...))
+        return iterate_counted(select("#", ...), self, pattern, ...)
     end
 end
 

@@ -337,3 +337,37 @@ GET /off
 1
 ~~~
 0
+
+=== TEST 14: compiled code goes on behind a call of receive, and back into the loop around it
+--- config
+location /origin { content_by_lua_block { ngx.print(("line\n"):rep(2000)) } }
+location / {
+    content_by_lua_block {
+        local traceinfo = require("jit.util").traceinfo
+        local links = {}
+        local function note(what, trace)
+            if what == "stop" then
+                links[traceinfo(trace).linktype] = true
+            end
+        end
+        local sock = ngx.socket.connect("127.0.0.1", $TEST_PORT)
+        sock:send("GET /origin HTTP/1.0\r\nHost: a\r\n\r\n")
+        repeat until sock:receive() == ""
+        ngx.say(pcall(sock.receive, sock, nil))
+        local function line()
+            local data, err = sock:receive("*l")
+            return data, err
+        end
+        jit.flush()
+        jit.attach(note, "trace")
+        local count = 0
+        while line() do count = count + 1 end
+        jit.attach(note)
+        ngx.say(count, " goes on behind calls: ", links.stitch or false, ", returns into the loop: ", links.root or false)
+    }
+}
+--- request
+GET /
+--- response_body
+falsebad argument #2 to '?' (bad pattern argument)
+2000 goes on behind calls: true, returns into the loop: true

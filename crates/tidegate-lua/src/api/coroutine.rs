@@ -1,15 +1,14 @@
 //! Which coroutines scripts must not resume, and what `coroutine.status` says of light threads.
 //!
-//! A weak table in the registry, the *guard*, holds the coroutines that belong to the scheduler (entry threads, light
-//! threads) and user coroutines while a wait runs through them. The Lua half asks it before it resumes.
-
-use std::ffi::c_void;
+//! A mark in each of them ([`crate::mark`]) tells the coroutines that belong to the scheduler (entry threads, light threads)
+//! and user coroutines while a wait runs through them. The Lua half asks for it before it resumes.
 
 use mlua_sys as ffi;
 
-use super::{Family, push_registry};
+use super::Family;
 use crate::error::{CResult, LuaError};
 use crate::function::function;
+use crate::mark::{tidegate_lua_exchange, tidegate_lua_may_resume};
 use crate::scheduler::with_run;
 use crate::stack::{self, Lua};
 
@@ -18,36 +17,13 @@ pub(crate) static FAMILY: Family = Family {
     cdef: "",
     ffi: &[],
     functions: &[
-        ("guard", function(guard)),
+        ("may_resume", tidegate_lua_may_resume),
+        ("exchange", tidegate_lua_exchange),
         ("thread_status", function(thread_status)),
         ("note_failure", function(note_failure)),
         ("has_room", function(has_room)),
     ],
 };
-
-static GUARD_KEY: u8 = 0;
-
-/// Registry key of the guard.
-pub(crate) fn guard_key() -> *const c_void {
-    (&raw const GUARD_KEY).cast()
-}
-
-/// Creates the guard. *May raise* (memory).
-pub(super) fn create_guard(lua: &mut Lua) {
-    lua.push_light(guard_key());
-    lua.push_table(0, 64);
-    lua.push_table(0, 1);
-    lua.push_bytes(b"k");
-    lua.raw_set_field(-2, b"__mode");
-    lua.set_metatable(-2);
-    lua.raw_set(ffi::LUA_REGISTRYINDEX);
-}
-
-/// `guard()`: the table itself.
-fn guard(lua: &mut Lua) -> CResult {
-    push_registry(lua, guard_key());
-    Ok(1)
-}
 
 /// `thread_status(co)` for a guarded coroutine that LuaJIT calls suspended: it waits, or it ended and has results.
 fn thread_status(lua: &mut Lua) -> CResult {

@@ -267,7 +267,6 @@ pub(crate) fn load(vm: &Rc<Vm>) -> Result<(), Failure> {
     let mut broken = None;
     lua.protect(|lua| {
         lua.reserve(16)?;
-        coroutine::create_guard(lua);
         broken = push_boot(lua, vm).err();
         if broken.is_some() {
             return Ok(());

@@ -1,19 +1,15 @@
 //! `ngx.thread.*`: light threads.
 //!
 //! Results of a thread that ended stand on its own stack, so that the thread needs no record: what nobody waits for is
-//! garbage with the coroutine object. A weak table remembers which coroutine spawned which.
+//! garbage with the coroutine object. Its mark ([`crate::mark`]) says which coroutine spawned it.
 
-use std::ffi::{c_int, c_void};
-
-use mlua_sys as ffi;
-
-use super::{Family, check_lua_function, push_registry};
+use super::{Family, check_lua_function};
 use crate::error::{CResult, LuaError};
 use crate::function::function;
 use crate::phase::{Phase, Phases};
 use crate::scheduler::{Run, with_run};
 use crate::settings;
-use crate::stack::{Coroutine, Lua, Ref, Type};
+use crate::stack::{Coroutine, Lua, Ref};
 
 pub(crate) static FAMILY: Family = Family {
     name: "thread",
@@ -27,28 +23,8 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-static PARENTS_KEY: u8 = 0;
-
 /// Light threads that a script has at a time, beside its entry thread.
 const LIGHT_THREADS_MAX: usize = 16384;
-
-/// Pushes the table of parents: coroutine to light pointer. *May raise* (memory).
-fn push_parents(lua: &mut Lua) {
-    let key = (&raw const PARENTS_KEY).cast::<c_void>();
-    push_registry(lua, key);
-    if lua.type_of(-1) == Type::Table {
-        return;
-    }
-    lua.pop(1);
-    lua.push_table(0, 8);
-    lua.push_table(0, 1);
-    lua.push_bytes(b"k");
-    lua.raw_set_field(-2, b"__mode");
-    lua.set_metatable(-2);
-    lua.push_light(key);
-    lua.push_value(-2);
-    lua.raw_set(ffi::LUA_REGISTRYINDEX);
-}
 
 fn in_run(lua: &mut Lua, body: impl FnOnce(&Run, &mut Lua) -> CResult) -> CResult {
     with_run(|run| {
@@ -81,16 +57,7 @@ fn prepare(lua: &mut Lua) -> Result<(Coroutine, Ref), LuaError> {
     lua.reserve(8)?;
     let thread = lua.push_new_thread();
     thread.reserve(count)?;
-    push_parents(lua);
-    lua.push_value(-2);
-    lua.push_light(lua.raw().cast());
-    lua.raw_set(-3);
-    lua.pop(1);
-    push_registry(lua, super::coroutine::guard_key());
-    lua.push_value(-2);
-    lua.push_bool(true);
-    lua.raw_set(-3);
-    lua.pop(1);
+    thread.mark_scheduled(Some(lua.coroutine()));
     lua.push_value(-1);
     let anchor = lua.make_ref();
     lua.insert(1);
@@ -132,28 +99,6 @@ fn refuse(lua: &mut Lua, reason: &[u8]) -> CResult {
 /// Where `ngx.on_abort` may be called.
 const ABORTABLE: Phases = Phases::of(&[Phase::Rewrite, Phase::Access, Phase::Precontent, Phase::Content]);
 
-/// What a script may do with a coroutine as a light thread.
-enum Relation {
-    NotUserThread,
-    NotParent,
-    Parent,
-}
-
-fn relation(lua: &mut Lua, index: c_int) -> Relation {
-    push_parents(lua);
-    lua.push_value(index);
-    lua.raw_get(-2);
-    let parent = lua.to_userdata(-1);
-    lua.pop(2);
-    if parent.is_null() {
-        Relation::NotUserThread
-    } else if parent == lua.raw().cast() {
-        Relation::Parent
-    } else {
-        Relation::NotParent
-    }
-}
-
 /// `wait(thread, …)`: the results of the first that ended; nothing when all run and the Lua half is to await.
 fn wait(lua: &mut Lua) -> CResult {
     in_run(lua, |run, lua| {
@@ -167,12 +112,10 @@ fn wait(lua: &mut Lua) -> CResult {
             let Some(thread) = lua.to_thread(index) else {
                 return Err(LuaError::argument(index, "lua thread expected"));
             };
-            match relation(lua, index) {
-                Relation::NotUserThread => {
-                    return Err(LuaError::new("attempt to wait on a coroutine that is not a user thread"));
-                }
-                Relation::NotParent => return Err(LuaError::new("only the parent coroutine can wait on the thread")),
-                Relation::Parent => {}
+            match thread.is_child_of(lua.coroutine()) {
+                None => return Err(LuaError::new("attempt to wait on a coroutine that is not a user thread")),
+                Some(false) => return Err(LuaError::new("only the parent coroutine can wait on the thread")),
+                Some(true) => {}
             }
             if run.is_alive(thread) {
                 waited.push(thread);
@@ -199,10 +142,10 @@ fn kill(lua: &mut Lua) -> CResult {
     let Some(thread) = lua.to_thread(1) else { return Err(LuaError::argument(1, "lua thread expected")) };
     let Some(killed) = with_run(|run| -> Result<Option<&str>, LuaError> {
         Phases::YIELDABLE.check(run.phase())?;
-        match relation(lua, 1) {
-            Relation::NotUserThread => Ok(Some("not user thread")),
-            Relation::NotParent => Ok(Some("killer not parent")),
-            Relation::Parent => Ok(if run.kill(thread) {
+        match thread.is_child_of(lua.coroutine()) {
+            None => Ok(Some("not user thread")),
+            Some(false) => Ok(Some("killer not parent")),
+            Some(true) => Ok(if run.kill(thread) {
                 None
             } else if thread.top() > 0 {
                 thread.reset();

@@ -1,7 +1,7 @@
 //! One execution of one chunk and its light threads.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::future::Future;
 use std::pin::Pin;
@@ -9,6 +9,7 @@ use std::ptr;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use tidegate_core::request::Request;
 
 use super::answer::Answer;
@@ -72,11 +73,11 @@ pub struct Run {
 #[derive(Default)]
 pub(super) struct Rest {
     /// All but the entry thread, by their keys.
-    pub(super) users: RefCell<HashMap<usize, Rc<LightThread>>>,
+    pub(super) users: RefCell<FxHashMap<usize, Rc<LightThread>>>,
     /// Threads to resume next, in order. Those that were killed meanwhile are passed over.
     pub(super) posted: RefCell<VecDeque<Rc<LightThread>>>,
     /// Ended threads whose results a waiting parent has yet to take, by their keys.
-    pub(super) lingering: RefCell<HashMap<usize, Rc<LightThread>>>,
+    pub(super) lingering: RefCell<FxHashMap<usize, Rc<LightThread>>>,
     /// Those that wait and may have their answer.
     pub(super) woken: Arc<WokenQueue>,
     pub(super) failure: RefCell<Option<NotedFailure>>,

@@ -87,7 +87,7 @@ impl Owner {
 
     /// Whether it is the one that `host` is.
     pub(crate) fn is(&self, host: &Host) -> bool {
-        if !Weak::ptr_eq(&self.sockets, &Rc::downgrade(&OpenSockets::of(host))) {
+        if !std::ptr::eq(self.sockets.as_ptr(), Rc::as_ptr(&OpenSockets::of(host))) {
             return false;
         }
         match host {

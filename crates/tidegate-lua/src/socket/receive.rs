@@ -27,18 +27,20 @@ impl Userdata for Pattern {
     const TYPE_NAME: &'static str = "pattern";
 }
 
-/// `receive(socket, pattern?)`: results, or nothing when the Lua half is to await.
+/// `receive(socket, pattern, count)`: results, or nothing when the Lua half is to await. `count` is that of the script's
+/// arguments.
 pub(super) fn receive(lua: &mut Lua) -> CResult {
-    if !(1..=2).contains(&lua.top()) {
+    let count = lua.to_number(3).unwrap_or(0.0);
+    if !(1.0..=2.0).contains(&count) {
         let text = "expecting 1 or 2 arguments (including the object), but got";
-        return Err(LuaError::from(format!("{text} {}", lua.top())));
+        return Err(LuaError::from(format!("{text} {count}")));
     }
     let called = call(lua)?;
     let conn = match conn_for_reading(&called, true) {
         Ok(conn) => conn,
         Err(refusal) => return refusal.end(lua),
     };
-    let want = wanted(lua)?;
+    let want = if count == 1.0 { Want::Line } else { wanted(lua)? };
     if let Want::Bytes(0) = want {
         lua.push_bytes(b"");
         return Ok(1);
@@ -49,7 +51,6 @@ pub(super) fn receive(lua: &mut Lua) -> CResult {
 /// The pattern in argument 2.
 fn wanted(lua: &mut Lua) -> Result<Want, LuaError> {
     match lua.type_of(2) {
-        Type::None => Ok(Want::Line),
         Type::Number | Type::String => match lua.to_number(2) {
             Some(count) if count < 0.0 => Err(LuaError::argument(2, "bad pattern argument")),
             Some(count) => Ok(Want::Bytes(count as usize)),
@@ -66,11 +67,12 @@ fn wanted(lua: &mut Lua) -> Result<Want, LuaError> {
     }
 }
 
-/// `receiveany(socket, max)`
+/// `receiveany(socket, max, count)`
 pub(super) fn receive_any(lua: &mut Lua) -> CResult {
-    if lua.top() != 2 {
+    let count = lua.to_number(3).unwrap_or(0.0);
+    if count != 2.0 {
         let text = "expecting 2 arguments (including the object), but got";
-        return Err(LuaError::from(format!("{text} {}", lua.top())));
+        return Err(LuaError::from(format!("{text} {count}")));
     }
     let called = call(lua)?;
     let conn = match conn_for_reading(&called, true) {
@@ -121,13 +123,13 @@ pub(super) fn receive_until(lua: &mut Lua) -> CResult {
     Ok(1)
 }
 
-/// `iterate(socket, pattern, size?)`: the next piece.
+/// `iterate(socket, pattern, size, count)`: the next piece, or `false` behind the last one.
 pub(super) fn iterate(lua: &mut Lua) -> CResult {
-    let extra = lua.top() - 2;
-    if extra > 1 {
-        return Err(LuaError::from(format!("expecting 0 or 1 argument, but seen {extra}")));
+    let count = lua.to_number(4).unwrap_or(0.0);
+    if count > 1.0 {
+        return Err(LuaError::from(format!("expecting 0 or 1 argument, but seen {count}")));
     }
-    let size = if extra == 1 {
+    let size = if count == 1.0 {
         lua.to_number(3).ok_or_else(|| {
             LuaError::from(format!("bad argument #1 to '?' (number expected, got {})", lua.type_name(3)))
         })?
@@ -141,10 +143,8 @@ pub(super) fn iterate(lua: &mut Lua) -> CResult {
         Err(refusal) => return refusal.end(lua),
     };
     if until.ended.replace(false) {
-        lua.push_nil();
-        lua.push_nil();
-        lua.push_nil();
-        return Ok(3);
+        lua.push_bool(false);
+        return Ok(1);
     }
     // The cast makes 0 of what is negative.
     read(lua, called, conn, Want::Until(until, size as usize))
@@ -165,30 +165,27 @@ fn conn_for_reading(called: &Call, log: bool) -> Result<Rc<Conn>, Refusal> {
 /// Reads what is there; waits for the rest.
 fn read(lua: &mut Lua, called: Call, conn: Rc<Conn>, want: Want) -> CResult {
     let Call { tcp, host } = called;
-    let settings = Settings::of(&host);
-    let limit = tcp.read_timeout.get().unwrap_or(settings.read_timeout);
-    debug(&host, || format!("lua tcp socket read timeout: {}", limit.as_millis()));
-    let mut reader = Reader { conn, want, scanned: 0, buffer_bytes: settings.buffer_bytes };
-    loop {
-        if let Some(result) = reader.find() {
-            return finish(lua, &tcp, &reader, result, &host, settings.log_errors);
-        }
-        match reader.conn.try_fill(reader.room()) {
-            Some(filled) => {
-                if let Some(result) = reader.after_fill(filled) {
-                    return finish(lua, &tcp, &reader, result, &host, settings.log_errors);
-                }
-            }
-            None => break,
+    let limit = || tcp.read_timeout.get().unwrap_or_else(|| Settings::of(&host).read_timeout);
+    debug(&host, || format!("lua tcp socket read timeout: {}", limit().as_millis()));
+    let mut reader = Reader { conn, want, scanned: 0, buffer_bytes: 0 };
+    // Most of what a driver wants has come with what it had before.
+    if let Some(result) = reader.find() {
+        return finish(lua, &tcp, &reader, result, &host);
+    }
+    reader.buffer_bytes = Settings::of(&host).buffer_bytes;
+    while let Some(filled) = reader.conn.try_fill(reader.room()) {
+        if let Some(result) = reader.after_fill(filled).or_else(|| reader.find()) {
+            return finish(lua, &tcp, &reader, result, &host);
         }
     }
+    let limit = limit();
     let busy = tcp.occupy(Operation::Read);
-    let future = wait(tcp, reader, host, limit, settings.log_errors, busy);
+    let future = wait(tcp, reader, host, limit, busy);
     with_run(|run| run.wait(lua, future)).unwrap_or(Err(LuaError::new("no request found")))?;
     Ok(0)
 }
 
-async fn wait(tcp: Rc<Tcp>, mut reader: Reader, host: Host, limit: Duration, log_errors: bool, busy: Busy) -> Answer {
+async fn wait(tcp: Rc<Tcp>, mut reader: Reader, host: Host, limit: Duration, busy: Busy) -> Answer {
     let result = loop {
         // As in nginx the limit is on the time between two pieces.
         let filled = poll_fn(|cx| reader.conn.poll_fill(cx, reader.room()));
@@ -202,7 +199,7 @@ async fn wait(tcp: Rc<Tcp>, mut reader: Reader, host: Host, limit: Duration, log
     };
     drop(busy);
     // The bytes go from the buffer to Lua without a copy between.
-    Answer::Push(Box::new(move |lua| finish(lua, &tcp, &reader, result, &host, log_errors)))
+    Answer::Push(Box::new(move |lua| finish(lua, &tcp, &reader, result, &host)))
 }
 
 /// Bytes that one call keeps in memory until it has what it looks for.
@@ -245,14 +242,7 @@ impl Reader {
 }
 
 /// Pushes the results, or `nil`, the message and what was read.
-fn finish(
-    lua: &mut Lua,
-    tcp: &Tcp,
-    reader: &Reader,
-    result: Result<Found, Failure>,
-    host: &Host,
-    log_errors: bool,
-) -> CResult {
+fn finish(lua: &mut Lua, tcp: &Tcp, reader: &Reader, result: Result<Found, Failure>, host: &Host) -> CResult {
     let failure = match result {
         Ok(found) => return push_found(lua, &reader.conn, &reader.want, found),
         Err(failure) => failure,
@@ -262,7 +252,7 @@ fn finish(
     if !timed_out {
         reader.conn.read_end.replace(Some(failure.clone()));
     }
-    if log_errors {
+    if Settings::of(host).log_errors {
         if timed_out {
             host.log(LogLevel::Error, b"lua tcp socket read timed out");
         }

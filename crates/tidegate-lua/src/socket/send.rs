@@ -51,11 +51,13 @@ thread_local! {
     static PIECES: RefCell<Pieces> = RefCell::default();
 }
 
-/// `send(socket, data)`: the count of bytes, or nothing when the Lua half is to await.
+/// `send(socket, data, count)`: the count of bytes, or nothing when the Lua half is to await. `count` is that of the script's
+/// arguments.
 pub(super) fn send(lua: &mut Lua) -> CResult {
-    if lua.top() != 2 {
+    let count = lua.to_number(3).unwrap_or(0.0);
+    if count != 2.0 {
         let text = "expecting 2 arguments (including the object), but got";
-        return Err(LuaError::from(format!("{text} {}", lua.top())));
+        return Err(LuaError::from(format!("{text} {count}")));
     }
     let Call { tcp, host } = call(lua)?;
     let open = tcp.open_conn(&host, "send", |conn| conn.write_closed.get()).and_then(|conn| {
