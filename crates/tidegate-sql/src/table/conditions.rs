@@ -51,50 +51,52 @@ impl Part<'_> {
         }
     }
 
-    /// Whether the column stands behind (or in front of) the value in the index, in which NULL comes first.
-    fn beyond(&self, operator: char, number: usize, given: Given) -> String {
+    /// Where the column stands behind (or in front of) the value in the index, in which NULL comes first: ranges in the order of the walk.
+    fn beyond(&self, operator: char, number: usize, given: Given) -> Vec<String> {
         let id = self.column.id;
         match (operator, given) {
-            ('>', Given::Null) => format!("c{id} IS NOT NULL"),
-            ('<', Given::Null) => "0".to_owned(),
-            ('>', Given::Either) => format!("(c{id} > ?{number} OR ?{number} IS NULL AND c{id} IS NOT NULL)"),
-            ('<', Given::Either) => format!("(c{id} < ?{number} OR c{id} IS NULL AND ?{number} IS NOT NULL)"),
-            ('<', Given::Value) if self.column.nullable => format!("(c{id} < ?{number} OR c{id} IS NULL)"),
-            _ => format!("c{id} {operator} ?{number}"),
+            ('>', Given::Null) => vec![format!("c{id} IS NOT NULL")],
+            ('<', Given::Null) => Vec::new(),
+            ('>', Given::Either) => vec![format!("(c{id} > ?{number} OR ?{number} IS NULL AND c{id} IS NOT NULL)")],
+            ('<', Given::Either) => vec![format!("(c{id} < ?{number} OR c{id} IS NULL AND ?{number} IS NOT NULL)")],
+            ('<', Given::Value) if self.column.nullable => {
+                vec![format!("c{id} < ?{number}"), format!("c{id} IS NULL")]
+            }
+            _ => vec![format!("c{id} {operator} ?{number}")],
         }
     }
 }
 
-/// The condition that rows compare with the key in this way.
-pub(super) fn condition(rows: &Rows<'_>, parts: &[Part<'_>]) -> String {
-    let keys = || parts.iter().enumerate().map(|(at, part)| (part, at + 1, Given::of(rows, at, part.knows_null)));
+/// The conditions under which rows compare with the key in this way: ranges of the index, which follow each other in the order of the walk.
+///
+/// Each of them has one column at most that is not compared by equality. SQLite begins a walk exactly there; of `(a, b) > (1, 2)`
+/// it would walk over all rows with an `a` of 1, and never looks at a row's number in such a comparison.
+pub(super) fn ranges(rows: &Rows<'_>, parts: &[Part<'_>]) -> Vec<String> {
+    let keys: Vec<_> =
+        parts.iter().enumerate().map(|(at, part)| (part, at + 1, Given::of(rows, at, part.knows_null))).collect();
+    let equal = |count: usize| keys[..count].iter().map(|(part, number, given)| part.equals(*number, *given));
     let (operator, or_equal) = match rows.comparison {
-        Comparison::Equal => {
-            let equal: Vec<String> = keys().map(|(part, number, given)| part.equals(number, given)).collect();
-            return equal.join(" AND ");
-        }
+        Comparison::Equal => return vec![equal(keys.len()).collect::<Vec<_>>().join(" AND ")],
         Comparison::Greater => ('>', false),
         Comparison::AtLeast => ('>', true),
         Comparison::Less => ('<', false),
         Comparison::AtMost => ('<', true),
     };
-    let has_nulls = keys().any(|(part, _, given)| given != Given::Value || part.column.nullable);
-    if !has_nulls {
-        let names: Vec<String> = parts.iter().map(|part| format!("c{}", part.column.id)).collect();
-        let values: Vec<String> = (1..=parts.len()).map(|number| format!("?{number}")).collect();
-        return format!("({}) {operator}{} ({})", names.join(", "), if or_equal { "=" } else { "" }, values.join(", "));
+    let mut ranges = Vec::new();
+    for (at, (part, number, given)) in keys.iter().enumerate().rev() {
+        let mut beyond = part.beyond(operator, *number, *given);
+        if or_equal && at + 1 == keys.len() {
+            match (given, beyond.first_mut()) {
+                (Given::Value, Some(first)) => *first = format!("c{} {operator}= ?{number}", part.column.id),
+                _ => beyond.insert(0, part.equals(*number, *given)),
+            }
+        }
+        ranges.extend(beyond.into_iter().map(|beyond| equal(at).chain([beyond]).collect::<Vec<_>>().join(" AND ")));
     }
-    // Beyond in the first column, or equal there and beyond in the next, and so on.
-    let mut text = if or_equal { "1".to_owned() } else { "0".to_owned() };
-    for (part, number, given) in keys().collect::<Vec<_>>().into_iter().rev() {
-        let (equal, beyond) = (part.equals(number, given), part.beyond(operator, number, given));
-        text = format!("({beyond} OR {equal} AND {text})");
+    if ranges.is_empty() {
+        ranges.push("0".to_owned());
     }
-    match (&parts[0], Given::of(rows, 0, parts[0].knows_null)) {
-        // What the index can begin with.
-        (part, Given::Value) if operator == '>' => format!("c{} >= ?1 AND {text}", part.column.id),
-        _ => text,
-    }
+    ranges
 }
 
 /// Whether a row meets a filter whose value is parameter `number`: true or false, never NULL.

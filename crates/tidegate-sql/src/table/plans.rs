@@ -6,7 +6,7 @@ use tidegate_rows::ServerError;
 
 use super::{
     Answer, Change, Comparison, OnDuplicate, OpenTable, Otherwise, Request, Rows, Strictness,
-    conditions::{Given, Part, condition, meets, verdict},
+    conditions::{Given, Part, meets, ranges, verdict},
 };
 use crate::{
     catalog::{Column, Index, Table, same_name},
@@ -379,7 +379,7 @@ impl Known {
             key.map(|(index, (part, _))| bind(index, bound_as(self.table.columns[*part].ty.rep()))).collect();
         let part = |&part: &usize| Part { column: &self.table.columns[part], knows_null: self.knows_null(part) };
         let parts: Vec<Part<'_>> = self.parts.iter().map(part).collect();
-        let mut condition = condition(rows, &parts[..count]);
+        let mut ranges = ranges(rows, &parts[..count]);
         let mut filters = Vec::new();
         for (index, filter) in rows.filters.iter().enumerate() {
             let position = self.filters.get(filter.column);
@@ -395,7 +395,9 @@ impl Known {
             (true, None) => String::new(),
             (true, Some(_)) => " LIMIT 1".to_owned(),
             (false, _) => {
-                filters.drain(..).for_each(|(_, meets)| condition += &format!(" AND {meets}"));
+                for (_, meets) in filters.drain(..) {
+                    ranges.iter_mut().for_each(|range| *range += &format!(" AND {meets}"));
+                }
                 binds.extend([bind(count, Rep::Int), bind(count + 1, Rep::Int)]);
                 format!(" LIMIT ?{} OFFSET ?{}", binds.len() - 1, binds.len())
             }
@@ -406,13 +408,17 @@ impl Known {
         });
         debug_assert_eq!(binds.len() + 1, self.first_number(rows));
         binds.extend(more);
-        let sql = format!(
-            "SELECT {} FROM t{} {} WHERE {condition} ORDER BY {}{limit}",
-            texts.join(", "),
-            self.table.id,
-            self.hint(),
-            self.order(rows, &parts)
-        );
+        let (texts, hint, order) = (texts.join(", "), self.hint(), self.order(rows, &parts));
+        let walk_of =
+            |range: &String| format!("SELECT {texts} FROM t{} {hint} WHERE {range} ORDER BY {order}", self.table.id);
+        let sql = match &ranges[..] {
+            [range] => walk_of(range) + &limit,
+            ranges => {
+                let walks: Vec<String> =
+                    ranges.iter().map(|range| format!("SELECT * FROM ({})", walk_of(range))).collect();
+                walks.join(" UNION ALL ") + &limit
+            }
+        };
         Ok(Feed { sql: sql.into(), binds, outs, walk })
     }
 
