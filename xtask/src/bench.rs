@@ -4,7 +4,7 @@
 //! core of its own; the generator has another; the servers take turns, and the lower quartile of the rounds counts.
 //!
 //! Reading order: [`definition`] reads `bench/*.bench`; [`server`] starts one contestant; [`load`] and [`cpu`] measure
-//! requests, [`special`], [`scripts`], [`database`] and [`statements`] the other figures; [`report`] writes `bench/results/`.
+//! requests, [`special`], [`scripts`], [`database`], [`statements`] and [`queue`] the other figures; [`report`] writes `bench/results/`.
 //! [`against`] compares two commits.
 
 mod against;
@@ -16,6 +16,7 @@ mod line_load;
 pub(crate) mod lines;
 mod load;
 mod priority;
+mod queue;
 mod report;
 mod scripts;
 mod server;
@@ -23,6 +24,7 @@ mod special;
 mod statements;
 mod sysbench;
 mod waiting;
+mod wake;
 
 use crate::cases::Vars;
 use crate::{install, paths, services, terminal, tools};
@@ -32,7 +34,7 @@ use report::Row;
 use server::Contestant;
 use std::env;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tidegate_report::usage as cpu;
 
@@ -58,6 +60,9 @@ pub(crate) struct Options {
     /// An older binary of ours, for the benchmarks that compare with it; without it these are left out
     #[arg(long)]
     former: Option<PathBuf>,
+    /// A checkout of nq, for the benchmarks that compare with it; without it only ours is measured
+    #[arg(long, env = "TIDEGATE_BENCH_NQ")]
+    nq: Option<PathBuf>,
     /// Compares this tree's last commit with another one: builds both, and says which works changed by more than their spread
     #[arg(long, value_name = "COMMIT", conflicts_with_all = ["binary", "former", "only_ours"])]
     against: Option<String>,
@@ -136,6 +141,7 @@ pub(crate) fn train(binary: PathBuf) -> Result<(), String> {
         binary: None,
         lua_lib: None,
         former: None,
+        nq: None,
         against: None,
         of: String::new(),
         page: None,
@@ -186,6 +192,7 @@ fn vars(options: &Options, running: &services::Running) -> Vars {
     let dirs = options.lua_lib.iter().flat_map(env::split_paths);
     let patterns: Vec<String> = dirs.map(|dir| format!("{}/?.lua", dir.display())).collect();
     vars.set("TEST_LUA_PATH", patterns.join(";"));
+    vars.set("TEST_NQ", options.nq.as_deref().unwrap_or(Path::new("")).display());
     vars
 }
 
@@ -225,6 +232,11 @@ fn measure(bench: &Bench, options: &Options, contestants: &[Contestant]) -> Resu
             line_load::compare(bench, &vars, contestants, &running.pids(), load, &mut row)?;
         }
         Kind::LinesMemory => line_load::memory(bench, &vars, contestants, &mut row)?,
+        Kind::QueueRate => queue::rate(bench, &vars, contestants, (options.rounds, time), &mut row)?,
+        Kind::QueueWoken => queue::woken(bench, &vars, contestants, options.rounds, false, &mut row)?,
+        Kind::QueueLast => queue::woken(bench, &vars, contestants, options.rounds, true, &mut row)?,
+        Kind::JobsRate => queue::jobs_rate(bench, &vars, contestants, (options.rounds, time), &mut row)?,
+        Kind::Flat => queue::flat(bench, &vars, contestants, (options.rounds, time), &mut row)?,
         Kind::Entries => crowd::entries(bench, &vars, contestants, time, &mut row)?,
         Kind::ScriptStart => scripts::script_start(bench, contestants, options.rounds, &mut row)?,
     }

@@ -69,6 +69,7 @@ const NEEDS: &[Need] = &[
     need(Group::Bench, "wrk", &["wrk"]),
     need(Group::Bench, "h2load", &["nghttp2-client"]),
     need(Group::Bench, "curl", &["curl"]),
+    need(Group::Bench, "beanstalkd", &["beanstalkd"]),
     need(Group::Bench, "sysbench", &["sysbench"]),
     need(Group::Bench, "taskset", &["util-linux"]),
     need(Group::Bench, "ngx_http_lua_module.so", &["libnginx-mod-http-lua"]),

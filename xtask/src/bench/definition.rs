@@ -52,6 +52,16 @@ pub(crate) enum Kind {
     LinesRate,
     /// Memory per idle connection of such a port.
     LinesMemory,
+    /// Elapsed time per request to a queue.
+    QueueRate,
+    /// Elapsed time for each of many who wait for a queue.
+    QueueWoken,
+    /// When the last of them has its answer.
+    QueueLast,
+    /// Elapsed time per job of beanstalkd's protocol.
+    JobsRate,
+    /// CPU time of a request over sizes of a queue.
+    Flat,
 }
 
 /// Whose figure ours is divided by.
@@ -64,11 +74,12 @@ pub(crate) enum Rival {
     Lone,
     MariaDb,
     Memcached,
+    Beanstalkd,
 }
 
 impl Rival {
     fn named(name: &str) -> Option<Rival> {
-        let all = [Rival::Nginx, Rival::Former, Rival::Lone, Rival::MariaDb, Rival::Memcached];
+        let all = [Rival::Nginx, Rival::Former, Rival::Lone, Rival::MariaDb, Rival::Memcached, Rival::Beanstalkd];
         all.into_iter().find(|rival| rival.name() == name)
     }
 
@@ -80,6 +91,7 @@ impl Rival {
             Rival::Lone => "lone",
             Rival::MariaDb => "mariadb",
             Rival::Memcached => "memcached",
+            Rival::Beanstalkd => "beanstalkd",
         }
     }
 }
@@ -148,12 +160,24 @@ const SECTIONS: &[&str] = &[
     "rival_answer_lines",
     "rival_prepare",
     "rival_sysbench",
+    "post",
+    "fill",
+    "settled",
+    "wake",
+    "workers",
+    "cores",
 ];
 
 impl Bench {
     /// A section's text, or nothing.
     pub(crate) fn value(&self, name: &str) -> &str {
         self.block.value(name).unwrap_or_default()
+    }
+
+    /// The same with other sections.
+    pub(crate) fn with_block(&self, block: Block) -> Bench {
+        let (title, url, wrk) = (self.title.clone(), self.url.clone(), self.wrk.clone());
+        Bench { title, url, wrk, services: self.services.clone(), block, ..*self }
     }
 
     /// `config` or the one that only this contestant (`nginx` or `tidegate`) has.
@@ -238,6 +262,11 @@ fn parse(block: Block, connections: &str) -> Result<Bench, String> {
         "lines" => Kind::Lines,
         "lines_rate" => Kind::LinesRate,
         "lines_memory" => Kind::LinesMemory,
+        "queue_rate" => Kind::QueueRate,
+        "queue_woken" => Kind::QueueWoken,
+        "queue_last" => Kind::QueueLast,
+        "jobs_rate" => Kind::JobsRate,
+        "flat" => Kind::Flat,
         other => return Err(format!("{title}: unknown kind \"{other}\"")),
     };
     let words = block.value("services").unwrap_or_default().split_whitespace();
@@ -286,6 +315,11 @@ pub(crate) fn smoke_blocks() -> Result<Vec<(String, Block)>, String> {
                     | Kind::Lines
                     | Kind::LinesRate
                     | Kind::LinesMemory
+                    | Kind::QueueRate
+                    | Kind::QueueWoken
+                    | Kind::QueueLast
+                    | Kind::JobsRate
+                    | Kind::Flat
             );
             if !has_load_of_its_own {
                 cases.push((format!("bench/{label}"), smoke_block(&bench)));

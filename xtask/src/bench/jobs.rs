@@ -8,19 +8,28 @@ use std::time::{Duration, Instant};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes of a job.
+const BYTES: usize = 100;
 
 #[derive(clap::Args, Clone)]
 pub(crate) struct Options {
     /// Address of the server, as 127.0.0.1:11300
     address: String,
     #[arg(long, default_value_t = 16)]
-    connections: usize,
+    pub(super) connections: usize,
     /// Jobs of each connection
     #[arg(long, default_value_t = 1_000)]
-    jobs: usize,
+    pub(super) jobs: usize,
     /// Bytes of a job
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = BYTES)]
     bytes: usize,
+}
+
+impl Options {
+    /// A load for a port of this machine.
+    pub(super) fn at(port: u16, connections: usize, jobs: usize) -> Self {
+        Options { address: format!("127.0.0.1:{port}"), connections, jobs, bytes: BYTES }
+    }
 }
 
 /// Puts the load on a server and says how many jobs it did each second.
@@ -28,6 +37,16 @@ pub(crate) struct Options {
 /// # Errors
 /// The server cannot be reached, answers with an error, or not at all.
 pub(crate) fn run(options: &Options) -> Result<bool, String> {
+    let rate = put(options)?;
+    println!("{} jobs put, reserved and deleted, {rate:.0} each second", options.connections * options.jobs);
+    Ok(true)
+}
+
+/// Puts the load on a server; answers jobs a second.
+///
+/// # Errors
+/// As [`run`].
+pub(super) fn put(options: &Options) -> Result<f64, String> {
     let clients: Vec<Client> =
         (0..options.connections).map(|_| Client::connect(&options.address)).collect::<Result<_, _>>()?;
     let begun = Instant::now();
@@ -42,9 +61,7 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     });
     outcome?;
     let count = options.connections * options.jobs;
-    let rate = count as f64 / begun.elapsed().as_secs_f64();
-    println!("{count} jobs put, reserved and deleted, {rate:.0} each second");
-    Ok(true)
+    Ok(count as f64 / begun.elapsed().as_secs_f64())
 }
 
 struct Client {

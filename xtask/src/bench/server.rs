@@ -95,7 +95,7 @@ impl Site {
         let config = bench.config(own, "config");
         let http = bench.config(own, "http_config");
         let modules = if own == "nginx" { modules(bench.value("nginx_modules")) } else { String::new() };
-        let has_all_cores = bench.kind == Kind::Sysbench;
+        let has_all_cores = bench.kind == Kind::Sysbench || bench.value("cores").trim() == "all";
         let clients_max = SITE_CLIENTS_MAX.max(bench.connections + 2000);
         let site = Site { scratch, vars, port, has_all_cores };
         site.write(&format!(
@@ -103,7 +103,11 @@ impl Site {
             if own == "tidegate" { bench.value("tidegate_main_config") } else { "" },
             template(
                 own,
-                if has_all_cores { "auto" } else { "1" },
+                match bench.value("workers").trim() {
+                    "" if bench.kind == Kind::Sysbench => "auto",
+                    "" => "1",
+                    workers => workers,
+                },
                 clients_max,
                 &http,
                 &format!("listen 127.0.0.1:$TEST_PORT {};\n{config}", bench.value("listen"))
