@@ -104,7 +104,12 @@ fn work(options: &Options) -> Result<(), Failure> {
     tidegate_modules::queue::answer_command_line();
     let mut client = Client::open(&directory).map_err(Failure::Other)?;
     let done = match &options.task {
-        Task::Publish(publishing) => transfer::publish(&mut client, publishing),
+        Task::Publish(publishing) => {
+            if client.is_alone() {
+                eprintln!("no server has {} open: limits of its configuration are not known", directory.display());
+            }
+            transfer::publish(&mut client, publishing)
+        }
         Task::Drain { queue, file } => transfer::drain(&mut client, queue, file),
         Task::Resend { queue, ids } => dead(&mut client, "resend", queue, ids),
         Task::Delete { queue, ids } => dead(&mut client, "delete", queue, ids),

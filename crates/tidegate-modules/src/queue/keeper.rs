@@ -28,6 +28,7 @@ use super::{
     results,
     store::{Store, StoreError},
     tables::{DEAD, DELAYED, READY, SCHEDULES, SCHEMA, SETTINGS, SUBSCRIPTIONS, Tables},
+    time_of_day,
 };
 use crate::database::schemas::execute;
 
@@ -199,7 +200,7 @@ async fn first_of(
 /// How long until a time of day.
 fn until(time_ms: u64) -> Duration {
     clock::update();
-    Duration::from_millis(time_ms.saturating_sub(clock::now_ms()))
+    Duration::from_millis(time_ms.saturating_sub(time_of_day::now_ms()))
 }
 
 /// What a time that has come does to a message: a delayed one is ready, a blocked one waits for nothing but its turn.

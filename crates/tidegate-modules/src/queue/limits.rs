@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 
-use tidegate_net::clock;
 use tidegate_queue::{Lease, Place};
 use tidegate_rows::{Param, QueryError, Value};
 use tidegate_sql::table::{Answer, Comparison, Filter, Otherwise, Request, Revise, Revision, Rows, Test};
@@ -16,6 +15,7 @@ use super::{
     publish::Target,
     store::{Open, Store, StoreError},
     tables::{BLOCKED, DEAD, DELAYED, READY},
+    time_of_day,
 };
 
 /// How long those who make room are nobody else's.
@@ -74,7 +74,7 @@ impl Limits {
     pub(super) fn lets_die(&self, published_ms: u64) -> bool {
         self.overflow == Overflow::DeadLetter
             && self.age_max_ms > 0
-            && published_ms.saturating_add(self.age_max_ms) <= clock::now_ms()
+            && published_ms.saturating_add(self.age_max_ms) <= time_of_day::now_ms()
     }
 }
 

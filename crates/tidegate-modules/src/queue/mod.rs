@@ -36,6 +36,7 @@ mod store;
 mod stream;
 mod subscriptions;
 mod tables;
+mod time_of_day;
 
 pub use message::Message;
 pub use scripts::{Queue, Taken};

@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use tidegate_net::clock;
 use tidegate_queue::Place;
 use tidegate_rows::{QueryError, Value};
 use tidegate_sql::table::{OnDuplicate, Request, Rows};
@@ -15,6 +14,7 @@ use super::{
     ordering::{block, give_turn_back, take_turn},
     store::{DUPLICATE_KEY, Open, Store, StoreError},
     tables::{BLOCKED, DELAYED, READY},
+    time_of_day,
 };
 use crate::database::schemas::execute;
 
@@ -208,7 +208,7 @@ pub(super) async fn insert(
 
 /// The row of a message, in the columns of `Tables::publish`.
 fn row_of<'a>(target: &'a Target, message: &'a NewMessage, state: i64, ttl_ms: Option<u64>) -> [Value<'a>; 12] {
-    let now_ms = clock::now_ms();
+    let now_ms = time_of_day::now_ms();
     let later = |ms: Option<u64>| ms.map_or(Value::Null, |ms| Value::Uint(now_ms.saturating_add(ms)));
     [
         Value::Bytes(target.queue.as_bytes()),

@@ -30,6 +30,7 @@ use super::{
     ordering::{Keyed, ended},
     store::{Open, Store, StoreError},
     tables::{DEAD, READY},
+    time_of_day,
 };
 use crate::database::schemas::execute;
 
@@ -203,7 +204,7 @@ impl Store {
         let open = self.open().await?;
         let found = self.carry_out(open, &[(&tables.stored_results, Request::Find(Rows::with_key(&key)))]).await?;
         clock::update();
-        let kept = found.rows.first().filter(is_of).filter(|row| number(row.get(1)) > clock::now_ms());
+        let kept = found.rows.first().filter(is_of).filter(|row| number(row.get(1)) > time_of_day::now_ms());
         Ok(kept.map_or(Outcome::Nowhere, |row| Outcome::Done(bytes(row.get(2)).unwrap_or_default())))
     }
 }
@@ -230,7 +231,7 @@ async fn finish(
         if number(row.get(4)) == 0 {
             continue;
         }
-        let (queue, now_ms) = (bytes(row.get(2)).unwrap_or_default(), clock::now_ms());
+        let (queue, now_ms) = (bytes(row.get(2)).unwrap_or_default(), time_of_day::now_ms());
         let expires_ms = now_ms.saturating_add(number(row.get(4)));
         let times = [Value::Uint(now_ms), Value::Uint(expires_ms)];
         let kept = [Value::Uint(id), Value::Bytes(&queue), times[0], times[1], Value::Bytes(result)];
@@ -258,7 +259,7 @@ pub(super) async fn drop_expired(store: &Rc<Store>) -> Result<Option<Duration>, 
         let tables = open.tables.clone();
         let found = store.carry_out(open, &[(&tables.expired_results, Request::Find(rows))]).await?;
         clock::update();
-        let now_ms = clock::now_ms();
+        let now_ms = time_of_day::now_ms();
         let over = found.rows.iter().take_while(|row| number(row.first()) <= now_ms);
         let keys: Vec<[Value<'_>; 1]> = over.map(|row| [Value::Uint(number(row.get(1)))]).collect();
         if keys.is_empty() {

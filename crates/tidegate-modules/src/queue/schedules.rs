@@ -24,6 +24,7 @@ use super::{
     message::{NewMessage, check_name},
     publish::{Target, insert},
     store::{Open, Store, StoreError},
+    time_of_day,
 };
 use crate::database::schemas::execute;
 
@@ -127,7 +128,7 @@ pub(super) async fn set(call: Call) -> Result<Step, Failure> {
         return Err(Refused::bad("a schedule needs \"name\" and \"cron\"").into());
     };
     clock::update();
-    let next_ms = next_after(&cron, &zone, clock::now_ms()).map_err(Refused::bad)?;
+    let next_ms = next_after(&cron, &zone, time_of_day::now_ms()).map_err(Refused::bad)?;
     if next_ms.is_none() {
         return Err(Refused::bad(format!("\"cron\" names no time to come: {cron:?}")).into());
     }
@@ -222,7 +223,7 @@ impl Store {
             for schedule in found.rows.iter().filter_map(|row| Schedule::of(row)) {
                 let Some(next_ms) = schedule.next_ms else { continue };
                 clock::update();
-                if next_ms > clock::now_ms() {
+                if next_ms > time_of_day::now_ms() {
                     return Ok(Some(next_ms));
                 }
                 self.with_room(async || self.run_schedule(&schedule, next_ms).await).await?;
@@ -237,7 +238,7 @@ impl Store {
     /// Publishes the message of a schedule that was due at `due_ms`, unless the schedule has changed meanwhile.
     async fn run_schedule(&self, schedule: &Schedule, due_ms: u64) -> Result<(), StoreError> {
         let Schedule { queue, name, cron, zone, .. } = schedule;
-        let next_ms = next_after(cron, zone, clock::now_ms()).unwrap_or_else(|problem| {
+        let next_ms = next_after(cron, zone, time_of_day::now_ms()).unwrap_or_else(|problem| {
             log::note(Level::Warn, format_args!("queue: the schedule \"{name}\" of \"{queue}\" ends: {problem}"));
             None
         });

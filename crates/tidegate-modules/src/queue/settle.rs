@@ -3,7 +3,6 @@
 use std::cell::{Cell, RefCell};
 
 use bytes::Bytes;
-use tidegate_net::clock;
 use tidegate_queue::Settling;
 use tidegate_rows::{Param, QueryError, Value};
 use tidegate_sql::table::{Request, Revise, Revision, Rows};
@@ -14,6 +13,7 @@ use super::{
     ordering::{Keyed, ended},
     store::{Open, Store, StoreError},
     tables::{DEAD, DELAYED, READY},
+    time_of_day,
 };
 use crate::database::schemas::execute;
 
@@ -92,7 +92,7 @@ impl Store {
         reason: Option<&str>,
     ) -> Result<(), StoreError> {
         let attempts_max = self.settings(queue).await?.attempts_max;
-        let due_ms = (delay_ms > 0).then(|| clock::now_ms().saturating_add(delay_ms));
+        let due_ms = (delay_ms > 0).then(|| time_of_day::now_ms().saturating_add(delay_ms));
         let failures: Vec<_> = settling
             .iter()
             .map(|settling| {

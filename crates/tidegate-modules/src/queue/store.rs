@@ -30,6 +30,7 @@ use super::{
     settings::KnownSettings,
     subscriptions,
     tables::{DEFINITIONS, READY, Tables, UPGRADE},
+    time_of_day,
 };
 use crate::database::{self, schemas};
 
@@ -330,7 +331,7 @@ impl Store {
         let open = self.open().await?;
         let tables = open.tables.clone();
         let found = self.carry_out(open, &[(&tables.read, Request::Find(rows))]).await?;
-        let now_ms = clock::now_ms();
+        let now_ms = time_of_day::now_ms();
         let is_wanted = |row: &&Vec<Param>| {
             let expires_ms = number(row.get(5));
             let is_over = expires_ms != 0 && expires_ms <= now_ms;

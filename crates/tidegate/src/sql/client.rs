@@ -77,6 +77,11 @@ impl Client {
         }
     }
 
+    /// Whether no server has the directory open, but this process.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.engine.is_some()
+    }
+
     fn greet(directory: &Path, stream: UnixStream, engine: Option<JoinHandle<()>>) -> Result<Self, String> {
         let writer = stream.try_clone().map_err(|error| error.to_string())?;
         let mut reader = FrameReader::new(BufReader::with_capacity(256 << 10, stream));

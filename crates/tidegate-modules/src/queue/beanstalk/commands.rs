@@ -17,6 +17,7 @@ use crate::{
     queue::{
         store::{Store, StoreError},
         tables::{DEAD, DELAYED, READY},
+        time_of_day,
     },
 };
 
@@ -254,7 +255,7 @@ impl Desk<'_> {
             return Ok(());
         };
         let attempts_max = self.store.settings(&held.tube.name).await?.attempts_max;
-        let now_ms = tidegate_net::clock::now_ms();
+        let now_ms = time_of_day::now_ms();
         let due_ms = (delay_s > 0).then(|| now_ms + u64::from(delay_s) * 1000);
         match self.give_up(id, Deed::Release { priority, due_ms, attempts_max }, priority).await? {
             After::Nowhere => self.say(answer::NOT_FOUND),

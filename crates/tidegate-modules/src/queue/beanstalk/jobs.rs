@@ -3,7 +3,6 @@
 use std::cell::Cell;
 
 use bytes::Bytes;
-use tidegate_net::clock;
 use tidegate_queue::Place;
 use tidegate_rows::{Column, Execute, Flow, Param, QueryError, Row, Sink, SinkClosed, Statement, Summary, Value};
 use tidegate_sql::table::{Answers, Each, OnDuplicate, Request, Revise, Revision, Rows};
@@ -17,6 +16,7 @@ use crate::queue::{
     ordering::{Keyed, block, ended, take_turn},
     store::{Open, Store, StoreError},
     tables::{BLOCKED, DEAD, DELAYED, READY},
+    time_of_day,
 };
 
 /// A job that is to be put.
@@ -250,7 +250,7 @@ impl Store {
             drop(held);
             return Ok(self.publish_jobs(tube, jobs).await);
         }
-        let now_ms = clock::now_ms();
+        let now_ms = time_of_day::now_ms();
         let rows: Vec<[Value<'_>; 8]> = jobs.iter().map(|job| job.row(tube, now_ms, limits.ttl_ms(None))).collect();
         let tables = open.tables.clone();
         let requests: Vec<_> =
@@ -303,7 +303,7 @@ impl Store {
         let tables = open.tables.clone();
         let table = if with_bodies { &tables.jobs.job } else { &tables.jobs.facts };
         let found = self.carry_out(open, &[(table, Request::Find(rows))]).await?;
-        let now_ms = clock::now_ms();
+        let now_ms = time_of_day::now_ms();
         let jobs: Vec<Job> = found.rows.iter().filter_map(|row| Job::of(row)).collect();
         let is_over = |job: &Job| job.expires_ms != 0 && job.expires_ms <= now_ms;
         if jobs.iter().any(is_over) {

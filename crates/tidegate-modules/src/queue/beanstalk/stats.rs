@@ -21,6 +21,7 @@ use crate::{
         counts::URGENT_BELOW,
         store::Store,
         tables::{BLOCKED, DEAD, DELAYED},
+        time_of_day,
     },
 };
 
@@ -239,7 +240,7 @@ pub(super) fn of_tube(store: &Store, name: &str, tube: Option<&Tube>) -> String 
 
 /// The answer to `stats-job`.
 pub(super) fn of_job(job: &Job, time_left_ms: Option<u64>, ttr_ms: u64) -> String {
-    let now_ms = clock::now_ms();
+    let now_ms = time_of_day::now_ms();
     let (state, left_ms) = match (job.state, time_left_ms) {
         (_, Some(left)) => ("reserved", left),
         (DELAYED | BLOCKED, None) => ("delayed", job.due_ms.saturating_sub(now_ms)),

@@ -10,14 +10,16 @@
 //! each receiver has got of them and what it has answered ([`tables`]). A receiver goes through the messages in their order; its
 //! place is its last row in `QUEUE_rst`, so that receivers cost nothing while they are away.
 //!
-//! Receivers of one name share the messages: [`turns`] lets one of them at a time look for more, whichever worker it is connected
-//! to. Who waits hears of commits to `QUEUE_msg` ([`tidegate_sql::Listening`]), whoever has written the message.
+//! Receivers of one name share the messages. All that want something of a queue stand in its [`line`], whichever workers they are
+//! connected to: one task serves them in their order, many in one [`round`] with one commit, and hears of commits to `QUEUE_msg`
+//! ([`tidegate_sql::Listening`]), whoever has written the message.
 
 mod json;
+mod line;
 mod receiver;
+mod round;
 mod sender;
 mod tables;
-mod turns;
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 

@@ -1,19 +1,26 @@
 //! The tables of nq's queues, and the sessions that use them.
 
-use std::{cell::RefCell, path::PathBuf};
+use std::{cell::RefCell, collections::HashMap, path::PathBuf, rc::Rc, time::Duration};
 
 use tidegate_core::conf::Config;
 use tidegate_rows::{Execute, Param, QueryError, Statement};
-use tidegate_sql::{Engine, Session};
+use tidegate_sql::{
+    Engine, Listening, Session,
+    table::{Answers, OpenTable, Opening, Request, Strictness},
+};
 
 use super::Failure;
 use crate::{
     database::{self, schemas::execute},
-    queue::gather::Gather,
+    queue::gather::{Gather, bytes},
 };
 
 /// Sessions that a worker keeps for the next requests.
 const SESSIONS_KEPT: usize = 64;
+/// Queues whose tables a worker keeps open.
+const QUEUES_KEPT: usize = 1024;
+/// MySQL's number for an index that does not exist.
+const NO_SUCH_INDEX: u16 = 1176;
 /// MySQL's number for a schema that does not exist.
 const UNKNOWN_DATABASE: u16 = 1049;
 /// MySQL's number for a table that does not exist.
@@ -21,11 +28,48 @@ const NO_SUCH_TABLE: u16 = 1146;
 
 thread_local! {
     static SESSIONS: RefCell<Vec<(PathBuf, Session)>> = const { RefCell::new(Vec::new()) };
+    /// By directory, schema and queue.
+    static OPEN: RefCell<HashMap<(PathBuf, String, String), Rc<QueueTables>>> = RefCell::default();
+}
+
+/// The tables of a queue, by the indexes and columns that requests need.
+pub(super) struct QueueTables {
+    /// Messages by their numbers: id, sender, message.
+    pub(super) messages: OpenTable,
+    /// The same with created_time.
+    pub(super) again: OpenTable,
+    /// The places of receivers: m_id; filter receiver.
+    pub(super) place: OpenTable,
+    /// What a receiver gets: m_id, receiver, status.
+    pub(super) take: OpenTable,
+    /// What receivers have had, by the time of that: m_id; filters receiver, status, updated_time, created_time.
+    pub(super) due: OpenTable,
+    /// What a failure changes: status, fail_count.
+    pub(super) fail: OpenTable,
+}
+
+impl QueueTables {
+    fn open(session: &mut Session, schema: &str, queue: &str) -> Result<Self, QueryError> {
+        let mut open = |kind: &str, index: &str, columns: &[&str], filters: &[&str]| {
+            let table = &format!("{queue}_{kind}");
+            let strictness = Strictness::Exact;
+            session.open_table(&Opening { schema, table, index, columns, filters, strictness })
+        };
+        let times = ["receiver", "status", "updated_time", "created_time"];
+        Ok(QueueTables {
+            messages: open("msg", "PRIMARY", &["id", "sender", "message"], &[])?,
+            again: open("msg", "PRIMARY", &["id", "sender", "message", "created_time"], &[])?,
+            place: open("rst", "place_idx", &["m_id"], &times[..1])?,
+            take: open("rst", "PRIMARY", &["m_id", "receiver", "status"], &[])?,
+            due: open("rst", "due_idx", &["m_id"], &times)?,
+            fail: open("rst", "PRIMARY", &["status", "fail_count"], &[])?,
+        })
+    }
 }
 
 /// A session that is kept for the next request when all has gone well.
 pub(super) struct Database {
-    pub(super) engine: Engine,
+    engine: Engine,
     path: PathBuf,
     session: Option<Session>,
     schema: String,
@@ -73,8 +117,83 @@ impl Database {
         }
     }
 
+    /// The same database, for somebody else.
+    pub(super) fn another(&self) -> Self {
+        let (engine, path, schema) = (self.engine.clone(), self.path.clone(), self.schema.clone());
+        Database { engine, path, session: None, schema }
+    }
+
+    /// The tables of a queue.
+    ///
+    /// # Errors
+    /// There are none ([`is_missing`]), storage errors.
+    pub(super) async fn queue(&mut self, queue: &str) -> Result<Rc<QueueTables>, QueryError> {
+        let key = (self.path.clone(), self.schema.clone(), queue.to_owned());
+        if let Some(tables) = OPEN.with_borrow(|open| open.get(&key).cloned()) {
+            return Ok(tables);
+        }
+        let mut session = self.take()?;
+        let mut opened = QueueTables::open(&mut session, &self.schema, queue);
+        if matches!(&opened, Err(QueryError::Server(error)) if error.code == NO_SUCH_INDEX) {
+            // Those that nq has made, or a former version: they have indexes of which these are as good a part.
+            let results = self.table(queue, "rst");
+            let sql = format!(
+                "ALTER TABLE {results} ADD INDEX IF NOT EXISTS place_idx (receiver, m_id), \
+                 ADD INDEX IF NOT EXISTS due_idx (receiver, status, updated_time, created_time), \
+                 DROP INDEX IF EXISTS receiver_idx, DROP INDEX IF EXISTS status_idx"
+            );
+            execute(&mut session, sql.as_bytes()).await?;
+            opened = QueueTables::open(&mut session, &self.schema, queue);
+        }
+        self.session = Some(session);
+        let tables = Rc::new(opened?);
+        OPEN.with_borrow_mut(|open| {
+            if open.len() >= QUEUES_KEPT {
+                open.clear();
+            }
+            open.insert(key, tables.clone());
+        });
+        Ok(tables)
+    }
+
+    /// Carries out requests.
+    ///
+    /// # Errors
+    /// There is no session. What has become of the requests the sink is told.
+    pub(super) async fn carry_out<A: Answers>(
+        &mut self,
+        requests: &[(&OpenTable, Request<'_>)],
+        answers: &mut A,
+    ) -> Result<(), QueryError> {
+        // Dropped with the future, as in `run`.
+        let mut session = self.take()?;
+        session.run_requests(requests, answers).await;
+        self.session = Some(session);
+        Ok(())
+    }
+
+    /// The time so long before now, as the tables have times.
+    pub(super) async fn time_before(&mut self, before: Duration) -> Result<Vec<u8>, QueryError> {
+        let micros = u64::try_from(before.as_micros()).unwrap_or(u64::MAX);
+        let sql = "SELECT CAST(NOW(3) - INTERVAL ? MICROSECOND AS DATETIME(3))";
+        let rows = self.run(sql, &[Param::Uint(micros)]).await?.rows;
+        Ok(rows.first().and_then(|row| bytes(row.first())).unwrap_or_default().to_vec())
+    }
+
+    /// Hears of commits to these tables from now on; the schema is made if there is none.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub(super) async fn listen(&mut self, tables: &[&str]) -> Result<Listening, QueryError> {
+        if let Ok(listening) = self.engine.listen(&self.schema, tables, None) {
+            return Ok(listening);
+        }
+        self.make_schema().await?;
+        Ok(self.engine.listen(&self.schema, tables, None)?)
+    }
+
     /// Makes the schema, so that somebody may listen to it.
-    pub(super) async fn make_schema(&mut self) -> Result<(), QueryError> {
+    async fn make_schema(&mut self) -> Result<(), QueryError> {
         let sql = format!("CREATE DATABASE IF NOT EXISTS `{}`", self.schema.replace('`', "``"));
         self.run(&sql, &[]).await.map(drop)
     }
@@ -83,7 +202,7 @@ impl Database {
         self.make_schema().await?;
         let (messages, results) = (self.table(queue, "msg"), self.table(queue, "rst"));
         let mut session = self.take()?;
-        // `receiver_idx` tells a receiver's place, `status_idx` what it has not answered; both without a walk over the rest.
+        // `place_idx` tells a receiver's place, `due_idx` what it has not answered; both without a walk over the rest.
         let sql = format!(
             "CREATE TABLE IF NOT EXISTS {messages} (
   id INT UNSIGNED PRIMARY KEY AUTO_INCREMENT,
@@ -100,8 +219,8 @@ CREATE TABLE IF NOT EXISTS {results} (
   fail_count INT UNSIGNED NOT NULL DEFAULT 0,
   result LONGBLOB NULL,
   PRIMARY KEY (m_id, receiver),
-  KEY receiver_idx (receiver, m_id),
-  KEY status_idx (receiver, status, m_id)
+  KEY place_idx (receiver, m_id),
+  KEY due_idx (receiver, status, updated_time, created_time)
 )"
         );
         execute(&mut session, sql.as_bytes()).await?;
@@ -147,6 +266,6 @@ impl Database {
 }
 
 /// There are no such tables yet.
-fn is_missing(error: &QueryError) -> bool {
+pub(super) fn is_missing(error: &QueryError) -> bool {
     matches!(error, QueryError::Server(error) if matches!(error.code, UNKNOWN_DATABASE | NO_SUCH_TABLE))
 }

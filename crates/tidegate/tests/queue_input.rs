@@ -1,0 +1,241 @@
+//! What queues do with what cannot be, at each door: by HTTP, nq's interface, in Lua, by SQL, by beanstalkd's protocol and on the command
+//! line. Ten thousand queues, names and values of all kinds: an answer that is documented, and nothing stored by half.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
+
+use serde_json::Value;
+use support::{PATIENCE, Site, binary, connect, eventually, finish as output_of};
+
+const LOCATIONS: &str = r#"
+    location / { return 200 ok; }
+    location /q/ { queue_api; }
+    location /nq/ { queue_api nq schema=work; }
+    location = /sql {
+        content_by_lua_block {
+            ngx.req.read_body()
+            local sql = require("tidegate.sql").schema("shop")
+            local done, message = sql:query(ngx.req.get_body_data())
+            ngx.print(require("cjson").encode(done or message))
+        }
+    }
+"#;
+
+/// A server whose data is in this directory.
+fn started(data: &str) -> Site {
+    let mut site = Site::new("", "");
+    let port = site.port;
+    site.write_conf(&format!(
+        "worker_processes 2; error_log logs/error.log notice; pid logs/nginx.pid; events {{ }}
+         database {{ path {data}; schema shop; schema work; listen unix:logs/jobs.sock beanstalk; }}
+         http {{ queue_outbox shop; client_max_body_size 64m; client_body_buffer_size 64m;
+                 server {{ listen 127.0.0.1:{port}; server_name localhost; {LOCATIONS} }} }}"
+    ));
+    site.start();
+    site
+}
+
+/// Sends a request; answers the status and the body.
+fn ask(port: u16, method: &str, path: &str, body: &str) -> (u16, String) {
+    let mut client = connect(port).expect("the server accepts");
+    client.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    let length = body.len();
+    write!(
+        client,
+        "{method} {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+    .expect("sent");
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).expect("an answer");
+    let status = answer[9..12].parse().expect("a status");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a body");
+    let body = match head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
+        // Small bodies have one chunk.
+        true => body.split("\r\n").nth(1).unwrap_or_default(),
+        false => body,
+    };
+    (status, body.to_owned())
+}
+
+fn sql(port: u16, statement: &str) -> Value {
+    let (status, body) = ask(port, "POST", "/sql", statement);
+    assert_eq!(status, 200, "{body}");
+    serde_json::from_str(&body).expect("JSON")
+}
+
+fn count(port: u16, statement: &str) -> u64 {
+    let rows = sql(port, statement);
+    rows[0]["n"].as_u64().unwrap_or_else(|| panic!("{statement}: {rows}"))
+}
+
+/// A client of beanstalkd.
+struct Jobs(BufReader<UnixStream>);
+
+impl Jobs {
+    fn connect(site: &Site) -> Self {
+        let stream = eventually("the port is open", || UnixStream::connect(site.dir.join("logs/jobs.sock")).ok());
+        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        Self(BufReader::new(stream))
+    }
+
+    fn tell(&mut self, command: &[u8]) -> String {
+        self.0.get_mut().write_all(command).expect("sent");
+        let mut line = String::new();
+        self.0.read_line(&mut line).expect("a line");
+        line.trim_end().to_owned()
+    }
+}
+
+/// `tidegate queue`; what it said if it has failed.
+fn tool(data: &std::path::Path, arguments: &[&str], input: &[u8]) -> Result<String, String> {
+    let mut command = binary();
+    command.arg("queue").args(arguments).arg("--data").arg(data);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("begun");
+    // One that refuses its arguments reads nothing.
+    let _ = child.stdin.take().expect("a pipe").write_all(input);
+    let output = output_of(child);
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+/// Ends the server, whose log must not speak of a panic.
+fn finish(mut site: Site) {
+    site.quit();
+    let log = site.log();
+    assert!(!log.contains("[alert]") && !log.contains("panicked"), "{log}");
+}
+
+const MESSAGES: &str = "SELECT COUNT(*) AS n FROM tidegate_queue.messages";
+
+#[test]
+fn what_cannot_be_published_by_sql_is_refused_or_told() {
+    let site = started("data");
+    let port = site.port;
+    eventually("there is an outbox", || sql(port, "SELECT COUNT(*) AS n FROM tidegate_outbox")[0]["n"].as_u64());
+    let long = "a".repeat(201);
+    for values in [
+        "('a/b', 'x')",
+        "('a''b', 'x')",
+        "('a\"b', 'x')",
+        "('a\\0b', 'x')",
+        "('', 'x')",
+        "('a b', 'x')",
+        &format!("('{long}', 'x')"),
+        "(NULL, 'x')",
+        "('jobs', NULL)",
+    ] {
+        let refused = sql(port, &format!("INSERT INTO tidegate_outbox (queue, body) VALUES {values}"));
+        assert!(refused.is_string(), "{values}: {refused}");
+    }
+    for (column, value) in [
+        ("priority", "'soon'"),
+        ("priority", "-1"),
+        ("priority", "4294967296"),
+        ("delay_ms", "-1"),
+        ("delay_ms", "99999999999999999"),
+        ("ttl_ms", "'x'"),
+        ("headers", "'no json'"),
+        ("unique_key", &format!("'{long}'")),
+        ("ordering_key", &format!("'{long}'")),
+        ("colour", "'red'"),
+    ] {
+        let insert = format!("INSERT INTO tidegate_outbox (queue, body, {column}) VALUES ('jobs', 'x', {value})");
+        let refused = sql(port, &insert);
+        assert!(refused.is_string(), "{insert}: {refused}");
+    }
+    // Of several rows none.
+    let some = sql(port, "INSERT INTO tidegate_outbox (queue, body) VALUES ('jobs', 'x'), ('a/b', 'x')");
+    assert!(some.is_string(), "{some}");
+    let stored = sql(port, "INSERT INTO tidegate_outbox (queue, body) VALUES ('jobs', 'last')");
+    assert!(!stored.is_string(), "{stored}");
+    eventually("it is published", || (count(port, MESSAGES) == 1).then_some(()));
+    finish(site);
+}
+
+#[test]
+fn what_is_no_command_or_message_is_refused_by_the_other_doors() {
+    let site = started("data");
+    let port = site.port;
+    let mut jobs = Jobs::connect(&site);
+    let long = "a".repeat(201);
+    for (command, expected) in [
+        ("use a\"b\r\n".to_owned(), "BAD_FORMAT"),
+        ("use a\0b\r\n".to_owned(), "BAD_FORMAT"),
+        (format!("use {long}\r\n"), "BAD_FORMAT"),
+        ("use -a\r\n".to_owned(), "BAD_FORMAT"),
+        ("put -1 0 60 1\r\n".to_owned(), "BAD_FORMAT"),
+        ("put 4294967296 0 60 1\r\n".to_owned(), "BAD_FORMAT"),
+        ("put 0 0 60\r\n".to_owned(), "BAD_FORMAT"),
+        ("put 0 0 60 x\r\n".to_owned(), "BAD_FORMAT"),
+        ("publish a\r\n".to_owned(), "UNKNOWN_COMMAND"),
+        (format!("put 0 0 60 65536\r\n{}\r\n", "a".repeat(65536)), "JOB_TOO_BIG"),
+        ("put 0 0 60 1\r\nab\r\n".to_owned(), "EXPECTED_CRLF"),
+    ] {
+        let mut jobs = Jobs::connect(&site);
+        assert_eq!(jobs.tell(command.as_bytes()), expected, "{command:.40}");
+    }
+    // The protocol allows what the API does not, and the API what it allows.
+    assert_eq!(jobs.tell(b"use a/b\r\n"), "USING a/b");
+    for path in ["/q/a/b", "/q/a%27b", "/q/a%00b", "/q/a%22b", "/q/%ff", &format!("/q/{long}")] {
+        let (status, said) = ask(port, "POST", path, "x");
+        assert!(matches!(status, 400 | 404 | 405), "{path}: {status} {said}");
+    }
+    let data = site.dir.join("data");
+    for (arguments, input, expected) in [
+        (&["publish", "a/b"][..], &b"x"[..], "a queue's name has"),
+        (&["publish", "a'b"], b"x", "a queue's name has"),
+        (&["publish", ""], b"x", "a queue's name has"),
+        (&["publish", &long], b"x", "a queue's name has"),
+        (&["publish", "jobs", "--json"], b"{\"body\":\"x\",\"colour\":1}", "unknown member"),
+        (&["publish", "jobs", "--json"], b"[1]", "an object"),
+        (&["publish", "jobs", "--priority", "-1"], b"x", "-1"),
+        (&["publish", "jobs", "--colour", "red"], b"x", "--colour"),
+        (&["peek", "jobs", "--max", "none"], b"", "none"),
+        (&["resend", "jobs", "x"], b"", "x"),
+    ] {
+        let said = tool(&data, arguments, input).expect_err("it is refused");
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+    }
+    assert_eq!(count(port, MESSAGES), 0);
+    finish(site);
+}
+
+#[test]
+fn ten_thousand_queues_are_as_good_as_one() {
+    let site = started("data");
+    let port = site.port;
+    eventually("there is an outbox", || sql(port, "SELECT COUNT(*) AS n FROM tidegate_outbox")[0]["n"].as_u64());
+    let numbers = "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 1000)";
+    for thousand in 0..10 {
+        let insert = format!(
+            "INSERT INTO tidegate_outbox (queue, body) {numbers} \
+             SELECT CONCAT('queue', i + {thousand}000), CONCAT('message ', i + {thousand}000) FROM n"
+        );
+        let stored = sql(port, &insert);
+        assert!(!stored.is_string(), "{stored}");
+    }
+    eventually("all are published", || (count(port, MESSAGES) == 10_000).then_some(()));
+    let data = site.dir.join("data");
+    assert_eq!(tool(&data, &["list"], b"").expect("a list").lines().count(), 10_001);
+    let listed = {
+        let mut jobs = Jobs::connect(&site);
+        let head = jobs.tell(b"list-tubes\r\n");
+        let length: usize = head.strip_prefix("OK ").and_then(|length| length.parse().ok()).expect("a length");
+        let mut list = vec![0; length + 2];
+        jobs.0.read_exact(&mut list).expect("the list");
+        String::from_utf8(list).expect("text").lines().filter(|line| line.starts_with("- queue")).count()
+    };
+    assert_eq!(listed, 10_000);
+    for number in [1, 5000, 10_000] {
+        let (status, body) = ask(port, "POST", &format!("/q/queue{number}/pull?lease=5m"), "");
+        assert!(status == 200 && body.contains(&format!("\"message {number}\"")), "{body}");
+        let (_, statistics) = ask(port, "GET", &format!("/q/queue{number}"), "");
+        assert!(statistics.contains("\"ready\":0,\"leased\":1,"), "{statistics}");
+    }
+    finish(site);
+}
