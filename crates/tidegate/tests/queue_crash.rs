@@ -35,14 +35,21 @@ enum Door {
 
 const DOORS: [Door; 3] = [Door::Http, Door::Beanstalk, Door::Outbox];
 
-/// The ordering key of a message: those of rows have one, as one client after the other writes them.
-fn key_of(number: u64) -> Option<u64> {
-    (number % 3 == Door::Outbox as u64).then_some(number / 3 % 4)
+/// The ordering key of a message. Those of rows have one of four, as one client writes them one after the other; every other one that comes
+/// by HTTP has its publisher's.
+fn key_of(number: u64, publisher: u64) -> Option<u64> {
+    match number % 3 {
+        door if door == Door::Outbox as u64 => Some(number / 3 % 4),
+        door if door == Door::Http as u64 => (number / 3).is_multiple_of(2).then_some(4 + publisher),
+        _ => None,
+    }
 }
 
 /// What is known of messages, by their numbers.
 #[derive(Default)]
 struct Known {
+    /// Ordering keys of messages that have one.
+    keys: HashMap<u64, u64>,
     /// Whose publishing was acknowledged.
     published: HashSet<u64>,
     /// The last one that was given of each key.
@@ -60,7 +67,7 @@ impl Known {
     fn given(&mut self, number: u64) {
         assert!(self.held.insert(number), "{number} is with two consumers");
         assert!(!self.done.contains(&number), "{number} was done");
-        if let Some(key) = key_of(number) {
+        if let Some(&key) = self.keys.get(&number) {
             let last = self.last.insert(key, number).unwrap_or_default();
             assert!(last <= number, "{number} came behind {last} of its key");
         }
@@ -129,7 +136,7 @@ impl World {
 }
 
 /// Publishes messages until the server has gone.
-fn publish(world: &World, door: Door) {
+fn publish(world: &World, door: Door, publisher: u64) {
     let mut jobs = (door == Door::Beanstalk).then(|| Jobs::connect(world));
     let mut sql = (door == Door::Outbox).then(|| world.log_in());
     if let Some(client) = &mut sql {
@@ -137,10 +144,15 @@ fn publish(world: &World, door: Door) {
     }
     loop {
         let number = world.number(door);
+        let key = key_of(number, publisher);
+        world.known().keys.extend(key.map(|key| (number, key)));
         let done = match door {
-            Door::Http => world.post("jobs", &number.to_string()).map(drop),
+            Door::Http => {
+                let path = key.map_or_else(|| "jobs".to_owned(), |key| format!("jobs?ordering_key={key}"));
+                world.post(&path, &number.to_string()).map(drop)
+            }
             Door::Beanstalk => jobs.as_mut().and_then(|jobs| jobs.put(number)),
-            Door::Outbox => sql.as_mut().and_then(|client| order(client, number)),
+            Door::Outbox => sql.as_mut().zip(key).and_then(|(client, key)| order(client, number, key)),
         };
         if done.is_none() {
             return;
@@ -150,8 +162,7 @@ fn publish(world: &World, door: Door) {
 }
 
 /// An order and its message, in one transaction.
-fn order(client: &mut Client, number: u64) -> Option<()> {
-    let key = key_of(number).expect("a key");
+fn order(client: &mut Client, number: u64, key: u64) -> Option<()> {
     for sql in [
         "BEGIN",
         &format!("INSERT INTO orders VALUES ({number})"),
@@ -245,8 +256,8 @@ fn kill_while_working(world: &World, round: u64) {
     let done_before = world.known().done.len();
     std::thread::scope(|scope| {
         let _killer = Killer(world);
-        for door in [Door::Http, Door::Http, Door::Beanstalk, Door::Outbox] {
-            scope.spawn(move || publish(world, door));
+        for (publisher, door) in (0..).zip([Door::Http, Door::Http, Door::Beanstalk, Door::Outbox]) {
+            scope.spawn(move || publish(world, door, publisher));
         }
         scope.spawn(|| work(world));
         scope.spawn(|| pull(world, "1m"));
