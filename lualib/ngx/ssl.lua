@@ -1,8 +1,8 @@
 -- ngx.ssl: the client's TLS, and the certificate that ssl_certificate_by_lua* chooses for it. Unless it says otherwise a
 -- function answers nil and a message when it fails.
 
+local ffi = require "ffi"
 local native = require "tidegate.ssl"
-
 
 local VERSIONS = {
     [0x0300] = "SSLv3", [0x0301] = "TLSv1", [0x0302] = "TLSv1.1", [0x0303] = "TLSv1.2", [0x0304] = "TLSv1.3",
@@ -96,26 +96,34 @@ end
 
 refuse "get_server_random"
 refuse "get_session_master_key"
-refuse "get_upstream_ssl_pointer"
 refuse "export_keying_material_early"
 
-local CLIENT = {}
+-- What stands for a connection, for ssl_session_reused alone: no function of OpenSSL understands it.
+local connection_type = ffi.typeof("enum tidegate_tls_connection")
 
--- get_req_ssl_pointer(): a value that stands for the client's connection, for ssl_session_reused.
-function _M.get_req_ssl_pointer()
-    local number, err = native.version()
-    if not number then
+local function connection(is_reused, err)
+    if is_reused == nil then
         return nil, err
     end
-    return CLIENT
+    return connection_type(is_reused and 1 or 0)
 end
 
--- ssl_session_reused(pointer): whether its session was resumed.
+-- get_req_ssl_pointer(), get_upstream_ssl_pointer(): a value that stands for the client's connection, or that with the server that was
+-- asked last.
+function _M.get_req_ssl_pointer()
+    return connection(native.is_reused())
+end
+
+function _M.get_upstream_ssl_pointer()
+    return connection(native.is_upstream_reused())
+end
+
+-- ssl_session_reused(pointer): whether its session was resumed. Sockets give such values too.
 function _M.ssl_session_reused(pointer)
-    if pointer ~= CLIENT then
+    if not ffi.istype(connection_type, pointer) then
         return nil, "bad ssl pointer"
     end
-    return native.is_reused()
+    return tonumber(pointer) == 1
 end
 
 return _M

@@ -34,6 +34,12 @@ local base = {
     regex_cache_max_entries = boot.regex_cache_max_entries, regex_match_limit = boot.regex_match_limit,
 }
 
+-- Types that OpenResty's resty.core declares before any script runs, and scripts declare their own functions with.
+ffi.cdef [[
+    typedef struct { size_t len; const unsigned char *data; } ngx_str_t;
+    typedef struct ngx_http_request_s ngx_http_request_t;
+]]
+
 for _, family in ipairs(boot.families) do
     if family.cdef ~= "" then
         ffi.cdef(family.cdef)

@@ -221,12 +221,7 @@ impl Script for LuaScript {
         match start(&vm, host.clone(), phase, function) {
             Started::Done(outcome) => {
                 if host.logs(LogLevel::Debug) {
-                    let returned = match outcome {
-                        _ if phase == Phase::SslSessionStore => code::OK,
-                        Outcome::Done | Outcome::Stopped(Stop::Exec | Stop::Rewrite) => code::OK,
-                        Outcome::Stopped(Stop::Exit(status)) => status,
-                        Outcome::Failed => 500,
-                    };
+                    let returned = if phase == Phase::SslSessionStore { code::OK } else { returned(outcome) };
                     tell(&host, phase, &format!("handler return value: {returned}, "), outcome);
                 }
                 Ready::Now(conclude(outcome))
@@ -258,6 +253,15 @@ fn tell(host: &Host, phase: Phase, returned: &str, outcome: Outcome) {
     let [_, directive, end] = words(phase);
     let goes_on = i32::from(conclude(outcome).is_ok());
     host.log_debug(format!("{directive}: {returned}{end} cb exit code: {goes_on}").as_bytes());
+}
+
+/// What lua-nginx-module's handler returns for the end of a script.
+pub(crate) fn returned(outcome: Outcome) -> i32 {
+    match outcome {
+        Outcome::Done | Outcome::Stopped(Stop::Exec | Stop::Rewrite) => code::OK,
+        Outcome::Stopped(Stop::Exit(status)) => status,
+        Outcome::Failed => 500,
+    }
 }
 
 /// What the end of a script means for the handshake.

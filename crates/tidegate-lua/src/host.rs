@@ -102,6 +102,11 @@ fn action(req: &Request) -> Option<&'static str> {
     if context.attempt.borrow().is_some() {
         return Some(" while connecting to upstream");
     }
+    match &*context.peer_handshake.borrow() {
+        Some((_, Phase::ProxySslCertificate)) => return Some(" while loading proxy ssl certificate by lua"),
+        Some(_) => return Some(" while loading proxy ssl verify by lua"),
+        None => {}
+    }
     context.logs_request.get().then_some(" while logging request")
 }
 

@@ -15,6 +15,7 @@
 //! | [`scheduler`], `timers` | entry threads, light threads, waits, timers |
 //! | [`code`], [`directives`], [`set_by_lua`], [`settings`], `phases`, `balancer`, `peer_handshake`, `worker` | the nginx modules made of all this |
 //! | `handshake` | scripts in handshakes with clients |
+//! | `c_api` | what scripts reach of them by `ffi.C`, under names of lua-nginx-module |
 //! | `pipe` | child processes of `ngx.pipe` |
 //! | `worker_thread`, `portable` | threads of `ngx.run_worker_thread`, and values that go there |
 //! | [`plain`] | machines with Lua's own library alone, for scripts that no server runs |
@@ -54,6 +55,7 @@ mod balancer;
 mod budget;
 mod bundle;
 mod bytecode;
+mod c_api;
 mod entries;
 mod handshake;
 mod init_once;

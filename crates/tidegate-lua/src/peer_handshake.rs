@@ -4,6 +4,7 @@
 //! request's [`LuaContext`] meanwhile; `crate::api::proxy_ssl` changes it there. Unlike OpenResty's, the first runs before the
 //! handshake, whether the server will ask for a certificate or not, and the second when it is done, before the request is sent.
 
+use std::fmt::Display;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -20,7 +21,8 @@ use tidegate_modules::proxy;
 
 use crate::code::Code;
 use crate::directives::mark_used;
-use crate::handshake::conclude;
+use crate::handshake::{conclude, returned};
+use crate::host::{Host, LogLevel};
 use crate::phase::Phase;
 use crate::phases::begin;
 use crate::request_context::LuaContext;
@@ -100,34 +102,71 @@ struct LuaScript {
 }
 
 /// The handshake that a script decides about, as long as it runs, however it ends.
-struct UnderWay(Rc<LuaContext>);
+struct UnderWay {
+    req: Rc<Request>,
+    phase: Phase,
+    is_concluded: bool,
+}
 
 impl UnderWay {
-    fn begin(context: Rc<LuaContext>, handshake: &Rc<PeerHandshake>) -> Self {
-        *context.peer_handshake.borrow_mut() = Some(handshake.clone());
-        UnderWay(context)
+    fn begin(req: &Rc<Request>, phase: Phase, handshake: &Rc<PeerHandshake>) -> Self {
+        let context: Rc<LuaContext> = req.context();
+        *context.peer_handshake.borrow_mut() = Some((handshake.clone(), phase));
+        UnderWay { req: req.clone(), phase, is_concluded: false }
+    }
+
+    /// What the end of the script means. `returned` is told at the debug level.
+    fn conclude(mut self, returned: &str, outcome: Outcome) -> Result<(), Refused> {
+        self.is_concluded = true;
+        self.end();
+        let concluded = conclude(outcome);
+        let goes_on = u8::from(concluded.is_ok());
+        self.tell(&format_args!("{returned}{} exit code: {goes_on}", words(self.phase)[1]));
+        concluded
+    }
+
+    fn end(&self) {
+        self.req.context::<LuaContext>().peer_handshake.take();
+    }
+
+    /// Writes what lua-nginx-module says at the debug level.
+    fn tell(&self, message: &dyn Display) {
+        let host = Host::Request(self.req.clone());
+        if host.logs(LogLevel::Debug) {
+            host.log_debug(format!("{}: {message}", words(self.phase)[0]).as_bytes());
+        }
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.peer_handshake.take();
+        self.end();
+        if !self.is_concluded {
+            self.tell(&format_args!("{} aborted", words(self.phase)[1]));
+        }
+    }
+}
+
+/// What lua-nginx-module calls the directive and the script's end in lines at the debug level.
+fn words(phase: Phase) -> [&'static str; 2] {
+    match phase {
+        Phase::ProxySslCertificate => ["proxy_ssl_certificate_by_lua", "cert cb"],
+        _ => ["proxy_ssl_verify_by_lua", "cert verify callback"],
     }
 }
 
 impl PeerScript for LuaScript {
     fn run(&self, req: &Rc<Request>, handshake: &Rc<PeerHandshake>) -> Ready<Result<(), Refused>> {
-        let under_way = UnderWay::begin(req.context(), handshake);
-        let concluded = |under_way: UnderWay, outcome: Outcome| {
-            drop(under_way);
-            conclude(outcome)
-        };
+        let under_way = UnderWay::begin(req, self.phase, handshake);
         match begin(req, &self.code, self.phase) {
-            Err(_) => Ready::Now(Err(Refused)),
-            Ok(Started::Done(outcome)) => Ready::Now(concluded(under_way, outcome)),
+            Err(_) => Ready::Now(under_way.conclude("handler return value: 500, ", Outcome::Failed)),
+            Ok(Started::Done(outcome)) => {
+                let returned = format!("handler return value: {}, ", returned(outcome));
+                Ready::Now(under_way.conclude(&returned, outcome))
+            }
             Ok(Started::Waiting(waiting)) => Ready::later(async move {
                 let outcome = waiting.await;
-                concluded(under_way, outcome)
+                under_way.conclude("", outcome)
             }),
         }
     }

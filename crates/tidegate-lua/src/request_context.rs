@@ -9,6 +9,7 @@ use tidegate_core::upstream::tls_scripts::PeerHandshake;
 use tidegate_net::log::{self, Level};
 
 use crate::api::ctx;
+use crate::phase::Phase;
 use crate::vm::{Vm, VmUse};
 
 /// Kept with [`tidegate_core::request::Request::context`].
@@ -42,8 +43,8 @@ pub(crate) struct LuaContext {
     pub(crate) logs_request: Cell<bool>,
     /// While `balancer_by_lua*` runs: what it decides about.
     pub(crate) attempt: RefCell<Option<Attempt>>,
-    /// While a script of a handshake with a peer runs: what it decides about.
-    pub(crate) peer_handshake: RefCell<Option<Rc<PeerHandshake>>>,
+    /// While a script of a handshake with a peer runs: what it decides about, and in which phase.
+    pub(crate) peer_handshake: RefCell<Option<(Rc<PeerHandshake>, Phase)>>,
 }
 
 /// A piece of a body in a body filter.

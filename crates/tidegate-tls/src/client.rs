@@ -6,7 +6,7 @@ use std::{
 };
 
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, InconsistentKeys, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, InconsistentKeys, KeyLog, SignatureScheme,
     client::{
         Resumption,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -61,7 +61,21 @@ pub struct ClientOptions {
     pub revoked: Option<Shared<Vec<CertificateRevocationListDer<'static>>>>,
     /// What is shown to servers that ask.
     pub identity: Option<Shared<Identity>>,
+    /// Who is told the secrets of connections.
+    pub secrets: Option<Secrets>,
 }
+
+/// Who is told the secrets of connections. The same object counts as the same one.
+#[derive(Debug, Clone)]
+pub struct Secrets(pub Arc<dyn KeyLog>);
+
+impl PartialEq for Secrets {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::as_ptr(&self.0).addr() == Arc::as_ptr(&other.0).addr()
+    }
+}
+
+impl Eq for Secrets {}
 
 impl Default for ClientOptions {
     /// Speaks to any server.
@@ -78,6 +92,7 @@ impl Default for ClientOptions {
             trusted: None,
             revoked: None,
             identity: None,
+            secrets: None,
         }
     }
 }
@@ -141,6 +156,9 @@ impl ClientOptions {
             }
         };
         client.enable_sni = self.sends_name;
+        if let Some(Secrets(secrets)) = &self.secrets {
+            client.key_log = secrets.clone();
+        }
         if !self.resumes {
             client.resumption = Resumption::disabled();
         }

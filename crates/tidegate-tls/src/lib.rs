@@ -6,11 +6,12 @@
 //!
 //! - [`verify`]: whether a chain of certificates is trusted, and OpenSSL's words for why it is not
 //! - [`client`]: how we speak TLS to servers: one configuration of rustls for each set of options
+//! - [`client_sessions`]: sessions that whoever has made them keeps; [`failure`]: OpenSSL's words for handshakes that fail
 //! - [`server`]: certificates of clients; [`tickets`]: what sessions are resumed by; [`describe`]: what certificates say
 //! - [`managed`]: certificates that change while the server runs; [`alpn_challenge`]: proofs that a name is ours
 //! - [`ocsp`]: the status of a certificate
 //! - [`hello`]: a client's first message; [`sessions`]: sessions that somebody else keeps
-//! - [`versions`], [`ciphers`]: what may be spoken
+//! - [`versions`], [`ciphers`]: what may be spoken; [`summary`]: what is spoken, for the log
 //! - [`pem`]: certificates and keys as files have them
 //! - `chain`, `crl`, `x509`: certificates that the library does not follow, lists of what is revoked, and what both are made of
 
@@ -20,14 +21,17 @@ pub mod alpn_challenge;
 mod chain;
 pub mod ciphers;
 pub mod client;
+pub mod client_sessions;
 mod crl;
 pub mod describe;
+pub mod failure;
 pub mod hello;
 pub mod managed;
 pub mod ocsp;
 pub mod pem;
 pub mod server;
 pub mod sessions;
+pub mod summary;
 pub mod tickets;
 pub mod verify;
 pub mod versions;

@@ -9,7 +9,8 @@
 //! SingleResponse::= SEQUENCE { CertID, [0] good | [1] revoked | [2] unknown, thisUpdate, [0] nextUpdate?, … }
 //! ```
 //!
-//! Responses that are signed with SHA-1 are not accepted, nor are delegated responders whose certificate is signed so.
+//! Responses that are signed with SHA-1 are not accepted, nor are delegated responders whose certificate is signed so; but by
+//! [`validate`], whose responses others judge again.
 //!
 //! Source: RFC 6960, sections 4.1 and 4.2; RFC 5019.
 
@@ -149,7 +150,9 @@ pub struct Subject {
 pub enum Signers {
     /// The issuer of the certificate, or the owner of a certificate that it has issued for that.
     Issuer,
-    /// These, and the owner of any certificate that comes with the answer. Nothing is proved by such an answer.
+    /// The same; signatures with SHA-1 and by keys of 1024 bits count too.
+    WeakIssuer,
+    /// As [`Issuer`](Self::Issuer), and the owner of any certificate that comes with the answer. Nothing is proved by such an answer.
     Any,
 }
 
@@ -284,14 +287,15 @@ pub struct Good {
     pub next_update: Option<i64>,
 }
 
-/// What an answer says of a certificate at a time in seconds since 1970.
+/// What an answer says of a certificate at a time in seconds since 1970. It is for answers that are shown to clients, who judge
+/// them by rules of their own: as in OpenSSL, weak signatures count.
 ///
 /// # Errors
 /// Why the status is not good.
 pub fn validate(response: &[u8], certificate: &[u8], issuer: &[u8], now: i64) -> Result<Good, OcspError> {
     // The answer is looked at before the certificates are.
     basic(response)?;
-    Subject::new(certificate, issuer)?.answer(response, now, Signers::Issuer)?.good()
+    Subject::new(certificate, issuer)?.answer(response, now, Signers::WeakIssuer)?.good()
 }
 
 /// The BasicOCSPResponse in an answer, whole.
@@ -315,7 +319,10 @@ fn basic(response: &[u8]) -> Result<&[u8], OcspError> {
 ///
 /// Source: RFC 6960, section 4.2.2.2.
 fn is_signed_for(signed: &Signed<'_>, basic: &[u8], issuer_key: &[u8], now: i64, signers: Signers) -> bool {
-    if signed.is_by(issuer_key) {
+    let is_by = |signed: &Signed<'_>, key: &[u8]| {
+        signed.is_by(key) || (signers == Signers::WeakIssuer && signed.is_weakly_by(key))
+    };
+    if is_by(signed, issuer_key) {
         return true;
     }
     let fields = elements(basic).next().map_or(&[][..], |(_, fields)| fields);
@@ -326,8 +333,8 @@ fn is_signed_for(signed: &Signed<'_>, basic: &[u8], issuer_key: &[u8], now: i64,
         rest = behind;
         let (Some(parts), Some(own)) = (Parts::of(certificate), Signed::of(certificate)) else { continue };
         let is_now = parts.times().is_some_and(|(from, to)| (from..=to).contains(&now));
-        let is_charged = || parts.extensions().any(|extension| is_for_ocsp(&extension)) && own.is_by(issuer_key);
-        if is_now && (signers == Signers::Any || is_charged()) && signed.is_by(parts.public_key) {
+        let is_charged = || parts.extensions().any(|extension| is_for_ocsp(&extension)) && is_by(&own, issuer_key);
+        if is_now && (signers == Signers::Any || is_charged()) && is_by(signed, parts.public_key) {
             return true;
         }
     }

@@ -11,6 +11,10 @@
 
 use std::iter;
 
+use ring::signature::{
+    RSA_PKCS1_1024_8192_SHA1_FOR_LEGACY_USE_ONLY, RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY,
+    RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY, RsaParameters, UnparsedPublicKey,
+};
 use rustls::pki_types::SubjectPublicKeyInfoDer;
 use webpki::RawPublicKeyEntity;
 
@@ -99,7 +103,25 @@ impl<'a> Signed<'a> {
         let mut fitting = algorithms.iter().filter(|known| known.signature_alg_id().as_ref() == self.algorithm);
         fitting.any(|known| key.verify_signature(*known, self.whole, self.signature).is_ok())
     }
+
+    /// As [`is_by`](Self::is_by), by RSA of 1024 bits or more, with SHA-1 if need be.
+    pub(crate) fn is_weakly_by(&self, key: &[u8]) -> bool {
+        let Some((_, algorithm)) = WEAK.iter().find(|(known, _)| *known == self.algorithm) else { return false };
+        // SEQUENCE { algorithm, BIT STRING }
+        let bits = elements(key).next().and_then(|(_, parts)| elements(parts).nth(1));
+        let Some(bits) = bits.and_then(|(_, bits)| bits.strip_prefix(&[0])) else { return false };
+        UnparsedPublicKey::new(*algorithm, bits).verify(self.whole, self.signature).is_ok()
+    }
 }
+
+/// Signatures by RSA (PKCS #1 1.5) as certificates name them: with SHA-1, SHA-256 and SHA-512.
+///
+/// Source: RFC 8017, appendix A.2.4.
+static WEAK: [(&[u8], &RsaParameters); 3] = [
+    (b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x05\x05\x00", &RSA_PKCS1_1024_8192_SHA1_FOR_LEGACY_USE_ONLY),
+    (b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x0b\x05\x00", &RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY),
+    (b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x0d\x05\x00", &RSA_PKCS1_1024_8192_SHA512_FOR_LEGACY_USE_ONLY),
+];
 
 /// Whether a certificate may be used at some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -263,7 +263,7 @@ fn handshakes_that_break_off() {
     // Not a byte is what it should be, then one alone, and a client that goes no further.
     let mut socket = connect(port).expect("the server accepts");
     socket.write_all(b"\x16\x03\x01\x02\x00garbage").and_then(|()| socket.write_all(&[0x55; 600])).expect("sent");
-    site.wait_for_log("SSL handshake failed");
+    site.wait_for_log("SSL_do_handshake() failed (SSL: ");
     let mut one = hello.clone();
     one[9] ^= 0xff;
     connect(port).and_then(|mut socket| socket.write_all(&one)).expect("sent");

@@ -2,16 +2,18 @@
 
 mod support;
 
+use std::io::Write;
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair};
-use rustls::pki_types::{PrivateKeyDer, pem::PemObject};
+use rustls::pki_types::{PrivateKeyDer, ServerName, pem::PemObject};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
 use support::authority::{Authority, Secure, ask, secure};
 use support::{Site, connect, free_port};
 
@@ -316,4 +318,47 @@ fn handshakes_that_are_rejected() {
     let error = error.expect_err("no handshake").to_string();
     assert!(error.contains("UnrecognizedName") || error.contains("UnrecognisedName"), "{error}");
     gate.site.quit();
+}
+
+/// A client that closes at once is gone before the server has sent its tickets, which it may do without.
+#[test]
+fn what_a_client_says_with_the_end_of_its_handshake_counts() {
+    const CLIENTS: usize = 20;
+    let (mut site, authority) = (Site::new("", ""), Authority::new());
+    authority.certify(&site, "localhost");
+    let path = site.dir.join("tls.sock");
+    site.write_conf(&format!(
+        "error_log logs/error.log info; pid logs/nginx.pid; events {{ }}\n\
+         http {{ server {{ listen 127.0.0.1:{}; listen unix:{} ssl; ssl_certificate localhost.crt; ssl_certificate_key localhost.key;\n\
+         location / {{ content_by_lua_block {{ ngx.log(ngx.WARN, 'served ', ngx.var.arg_n) }} }} }} }}",
+        site.port,
+        path.display()
+    ));
+    site.start();
+    let client = authority.client(&[&TLS13]);
+    for n in 0..CLIENTS {
+        let mut socket = UnixStream::connect(&path).expect("the server accepts");
+        let name = ServerName::try_from("localhost").expect("a name");
+        let mut tls = ClientConnection::new(client.clone(), name).expect("a client");
+        while tls.is_handshaking() {
+            if tls.wants_write() {
+                tls.write_tls(&mut socket).expect("sent");
+            } else {
+                tls.read_tls(&mut socket).expect("read");
+                tls.process_new_packets().expect("the server is understood");
+            }
+        }
+        let request = format!("GET /?n={n} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        tls.writer().write_all(request.as_bytes()).expect("memory");
+        // The end of the handshake and the request in one piece.
+        let mut last = Vec::new();
+        while tls.wants_write() {
+            tls.write_tls(&mut last).expect("memory");
+        }
+        socket.write_all(&last).expect("sent");
+    }
+    for n in 0..CLIENTS {
+        site.wait_for_log(&format!("served {n},"));
+    }
+    site.quit();
 }

@@ -206,6 +206,65 @@ fn a_failing_script_is_told_in_the_log() {
     let client = authority.client(&[&TLS13]);
     exchange(secure(&client, socket(port), "localhost")).expect_err("the script failed");
     site.wait_for_log("context: ssl_certificate_by_lua*, client: 127.0.0.1, server: 127.0.0.1:");
-    site.wait_for_log("SSL_do_handshake() failed (SSL: cert cb error) while SSL handshaking");
+    site.wait_for_log(
+        "SSL_do_handshake() failed (SSL: error:0A000179:SSL routines::cert cb error) while SSL handshaking",
+    );
+    site.quit();
+}
+
+/// As applications call lua-nginx-module's own C functions.
+const BY_C: &str = r#"
+    ssl_certificate_by_lua_block {
+        local ffi = require 'ffi'
+        if not pcall(ffi.typeof, 'struct declared') then
+            ffi.cdef [[
+                struct declared { int x; };
+                int ngx_http_lua_ffi_ssl_clear_certs(void *r, char **err);
+                void *ngx_http_lua_ffi_parse_pem_cert(const unsigned char *pem, size_t pem_len, char **err);
+                void *ngx_http_lua_ffi_parse_pem_priv_key(const unsigned char *pem, size_t pem_len, char **err);
+                int ngx_http_lua_ffi_cert_pem_to_der(const unsigned char *pem, size_t pem_len, unsigned char *der, char **err);
+                int ngx_http_lua_ffi_set_cert(void *r, void *cdata, char **err);
+                int ngx_http_lua_ffi_set_priv_key(void *r, void *cdata, char **err);
+                void ngx_http_lua_ffi_free_cert(void *cdata);
+                int ngx_http_lua_ffi_ssl_client_random(void *r, unsigned char *out, size_t *outlen, char **err);
+                int ngx_http_lua_ffi_req_shared_ssl_ciphers(void *r, uint16_t *ciphers, uint16_t *nciphers, int filter, char **err);
+            ]]
+        end
+        local C, err, told = ffi.C, ffi.new('char *[1]'), {}
+        local function read(name) return io.open(ngx.config.prefix() .. 'conf/one.test' .. name):read '*a' end
+        local r = require 'resty.core.base'.get_request()
+        assert(C.ngx_http_lua_ffi_ssl_clear_certs(r, err) == 0)
+        local pem, key = read '.crt', read '.key'
+        local chain = C.ngx_http_lua_ffi_parse_pem_cert(pem, #pem, err)
+        assert(C.ngx_http_lua_ffi_set_cert(r, chain, err) == 0)
+        assert(C.ngx_http_lua_ffi_set_priv_key(r, C.ngx_http_lua_ffi_parse_pem_priv_key(key, #key, err), err) == 0)
+        local der = ffi.new('unsigned char[?]', #pem)
+        local size = C.ngx_http_lua_ffi_cert_pem_to_der(pem, #pem, der, err)
+        table.insert(told, tostring(ffi.string(der, size) == require 'ngx.ssl'.cert_pem_to_der(pem)))
+        -- What was freed, what is of another kind, and what is nothing.
+        C.ngx_http_lua_ffi_free_cert(chain)
+        for _, bad in ipairs { chain, ffi.cast('void *', 12345), der } do
+            table.insert(told, C.ngx_http_lua_ffi_set_cert(r, bad, err) .. ' ' .. ffi.string(err[0]))
+        end
+        local room, out = ffi.new('size_t[1]', 32), ffi.new('unsigned char[32]')
+        assert(C.ngx_http_lua_ffi_ssl_client_random(r, out, room, err) == 0)
+        table.insert(told, tostring(ffi.string(out, room[0]) == require 'ngx.ssl'.get_client_random()))
+        local count, ciphers = ffi.new('uint16_t[1]', 1), ffi.new('uint16_t[64]')
+        table.insert(told, C.ngx_http_lua_ffi_req_shared_ssl_ciphers(r, ciphers, count, 0, err) .. ' ' .. ffi.string(err[0]))
+        count[0] = 64
+        assert(C.ngx_http_lua_ffi_req_shared_ssl_ciphers(r, ciphers, count, 0, err) == 0)
+        table.insert(told, tostring(count[0] > 1))
+        ngx.ctx.told = table.concat(told, ', ')
+    }
+    location / { content_by_lua_block { ngx.print(ngx.ctx.told) } }"#;
+
+#[test]
+fn functions_of_c_choose_the_certificate() {
+    let (mut site, authority, port) = site("", BY_C);
+    site.start();
+    let client = authority.client(&[&TLS13]);
+    let refused = "-1 invalid certificate chain";
+    let expected = format!("true, {refused}, {refused}, {refused}, true, -1 buffer too small, true");
+    assert_eq!(exchange(secure(&client, socket(port), "one.test")).expect("an answer"), expected);
     site.quit();
 }

@@ -369,7 +369,10 @@ fn scripts_choose_certificates_and_judge_those_of_servers() {
     assert_eq!(words("/chosen?name=cleared")[0], "NONE");
     // What the one has chosen is not the next one's.
     assert_eq!(words("/chosen"), fixed);
-    pair.is_refused("/chosen?name=refused", "SSL_do_handshake() failed (SSL: cert cb error)");
+    pair.is_refused(
+        "/chosen?name=refused",
+        "SSL_do_handshake() failed (SSL: error:0A0000EA:SSL routines::callback failed)",
+    );
     assert!(pair.get("/chosen?name=fails").starts_with("HTTP/1.1 502 "));
     pair.site.wait_for_log("on purpose");
     assert!(pair.get("/chosen?name=keyless.test").starts_with("HTTP/1.1 500 "));

@@ -2,17 +2,7 @@
 
 local ffi = require "ffi"
 local new_tab, clear_tab = require "table.new", require "table.clear"
-local error, pcall, select = error, pcall, select
-
--- Types that libraries declare their own functions with.
-for name, declaration in pairs {
-    ngx_str_t = "typedef struct { size_t len; const unsigned char *data; } ngx_str_t;",
-    ngx_http_request_t = "typedef struct ngx_http_request_s ngx_http_request_t;",
-} do
-    if not pcall(ffi.typeof, name) then
-        ffi.cdef(declaration)
-    end
-end
+local error, select = error, select
 
 local _M = {
     version = "0.1.30",

@@ -7,6 +7,7 @@ local _, native, base = ...
 local raise, fail = base.raise, base.fail
 local number, keep, owner, inherited = native.number, native.keep, native.owner, native.inherited
 local type, pairs = type, pairs
+local cast, request_type = base.ffi.cast, base.ffi.typeof("ngx_http_request_t *")
 -- The tables by their numbers; whose table has which number is known natively.
 local tables = native.tables()
 
@@ -34,11 +35,11 @@ base.modules["tidegate.ctx"] = function()
         has = function()
             return number() > 0
         end,
-        -- A pointer that tells requests (and timers) apart; nil where there is none.
+        -- A pointer that tells requests (and timers) apart, for C functions that take a request; nil where there is none.
         owner = function()
             local pointer = owner()
             if pointer ~= nil then
-                return pointer
+                return cast(request_type, pointer)
             end
         end,
     }

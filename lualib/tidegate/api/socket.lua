@@ -8,7 +8,7 @@ local ngx, native, base = ...
 local ffi = require "ffi"
 
 local await, settle = base.await, base.settle
-local select, setmetatable = select, setmetatable
+local select, setmetatable, type = select, setmetatable, type
 
 local methods = {}
 local tcp_mt = { __index = methods }
@@ -21,7 +21,8 @@ for _, name in ipairs {
 end
 
 local connect, send, receive, receiveany = native.connect, native.send, native.receive, native.receiveany
-local receiveuntil, iterate, sslhandshake = native.receiveuntil, native.iterate, native.sslhandshake
+local receiveuntil, iterate = native.receiveuntil, native.iterate
+local sslhandshake, getsslsession = native.sslhandshake, native.getsslsession
 
 -- connect(host, port?, options?): true or 1, or nil and a message. Options: pool, pool_size, backlog.
 function methods.connect(...)
@@ -107,22 +108,59 @@ function methods.receiveuntil(self, ...)
     end
 end
 
--- What scripts get for a TLS session and give back: a token, as the TLS library keeps the sessions.
-local new_session = ffi.typeof("struct { bool token; }")
+-- What scripts get for a TLS session and give back: its number. The session ends with the last of these.
+local session_type = ffi.typeof("struct { uint32_t number; }")
 
-local function with_session(ok, err)
-    if ok == 1 then
-        return new_session(true)
-    elseif ok then
-        return ok
+local function free(session)
+    native.free_session(session.number)
+end
+
+local function session_of(number)
+    return ffi.gc(session_type(number), free)
+end
+
+-- A number is that of a session; 0 is for the one that was given.
+local function with_session(given, result, err)
+    if result == 0 then
+        return given
+    elseif type(result) == "number" then
+        return session_of(result)
     end
-    return ok, err
+    return result, err
 end
 
 -- sslhandshake(session?, server_name?, verify?): a session (true for session == false), or nil and a message.
 function methods.sslhandshake(...)
-    return with_session(settle(sslhandshake(...)))
+    local self, session = ...
+    if ffi.istype(session_type, session) then
+        return with_session(session, settle(sslhandshake(self, session.number, select(3, ...))))
+    elseif session ~= nil and type(session) ~= "boolean" then
+        return with_session(nil, settle(sslhandshake(self, true, select(3, ...))))
+    end
+    return with_session(nil, settle(sslhandshake(...)))
 end
+
+-- getsslsession(): the session of the connection, or nil and a message if there is none that could be resumed.
+function methods.getsslsession(self)
+    return with_session(nil, getsslsession(self))
+end
+
+-- What stands for a connection with TLS, for ssl_session_reused of ngx.ssl. It becomes a pointer for no C function, whatever that is
+-- declared to take.
+ffi.cdef "enum tidegate_tls_connection { TIDEGATE_TLS_NEW, TIDEGATE_TLS_REUSED };"
+local connection_type = ffi.typeof("enum tidegate_tls_connection")
+
+local function connection_of(self)
+    local is_reused, err = native.is_reused(self)
+    if is_reused == nil then
+        return nil, err
+    end
+    return connection_type(is_reused and 1 or 0)
+end
+
+-- getsslpointer(), getsslctx(): such a value, or nil and a message.
+methods.getsslpointer = connection_of
+methods.getsslctx = connection_of
 
 -- setclientcert(certificates, key), from ngx.ssl: what the next handshakes show; nothing for nil, nil.
 methods.setclientcert = native.setclientcert

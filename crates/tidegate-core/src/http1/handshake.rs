@@ -8,14 +8,14 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use rustls::{HandshakeKind, ProtocolVersion, ServerConfig, pki_types::CertificateDer, server::ClientHello};
+use rustls::{HandshakeKind, ServerConfig, pki_types::CertificateDer, server::ClientHello};
 use tidegate_net::{
     counters::COUNTERS,
     session::Wait,
     tls::{HandshakeError, TlsStream},
 };
 use tidegate_ocsp::{Inquiry, inquiry::AskError};
-use tidegate_tls::{alpn_challenge, ciphers, sessions::Made, verify::Link, versions::Versions};
+use tidegate_tls::{alpn_challenge, failure::Reason, sessions::Made, summary, verify::Link, versions::Versions};
 
 use super::head::with_nobodys_request;
 use crate::{
@@ -27,6 +27,7 @@ use crate::{
     ssl::{
         self, ServerTls,
         client::{Facts, NotAccepted},
+        failure::HandshakeFailure,
         script::{Handshake, Refused, Script},
     },
     worker::Worker,
@@ -103,7 +104,7 @@ async fn serve_with_scripts(conn: &Rc<Connection>, stream: &TlsStream, timeout_m
     if enabled_for_connection(conn, Level::Debug) {
         write_for_connection(conn, Level::Debug, format_args!("reusable connection: 0"));
     }
-    demand(&handshake, default.client_hello.as_ref(), stream, timeout_ms, "callback failed").await?;
+    demand(&handshake, default.client_hello.as_ref(), stream, timeout_ms, Reason::CALLBACK_FAILED).await?;
     let Some((mut facts, tls)) = choose(conn, stream) else {
         outcome(conn, Ok(Wait::Ready(stream.answer(None))));
         return None;
@@ -115,7 +116,7 @@ async fn serve_with_scripts(conn: &Rc<Connection>, stream: &TlsStream, timeout_m
         let name = &conn.config().servers[server.0 as usize].name;
         let message = format_args!("no ssl_certificate_by_lua* defined in server {name}");
         write_for_connection(conn, Level::Alert, message);
-        return refuse(conn, stream, "cert cb error");
+        return refuse(conn, stream, Reason::CERT_CB_ERROR);
     }
     if handshake.session_id().is_some()
         && let Some(script) = &tls.scripts.session_fetch
@@ -123,7 +124,7 @@ async fn serve_with_scripts(conn: &Rc<Connection>, stream: &TlsStream, timeout_m
         // A session that is not found costs this handshake some time, and nothing else.
         let _ = wait_for(&handshake, script, timeout_ms).await?;
     }
-    demand(&handshake, tls.scripts.certificate.as_ref(), stream, timeout_ms, "cert cb error").await?;
+    demand(&handshake, tls.scripts.certificate.as_ref(), stream, timeout_ms, Reason::CERT_CB_ERROR).await?;
     let base = config_of(conn, facts.server, tls).await;
     let settings = match base.and_then(|base| handshake.settings(tls, base)) {
         Ok(settings) => settings,
@@ -181,7 +182,7 @@ async fn demand(
     script: Option<&Arc<dyn Script>>,
     stream: &TlsStream,
     timeout_ms: u64,
-    failure: &str,
+    failure: Reason,
 ) -> Option<()> {
     let Some(script) = script else { return Some(()) };
     match wait_for(handshake, script, timeout_ms).await? {
@@ -190,7 +191,7 @@ async fn demand(
     }
 }
 
-fn refuse(conn: &Connection, stream: &TlsStream, failure: &str) -> Option<()> {
+fn refuse(conn: &Connection, stream: &TlsStream, failure: Reason) -> Option<()> {
     let message = format_args!("SSL_do_handshake() failed (SSL: {failure}) while SSL handshaking");
     write_for_connection(conn, Level::Info, message);
     stream.refuse();
@@ -235,14 +236,9 @@ pub(super) async fn complete(conn: &Rc<Connection>, worker: &Worker) {
 /// Writes what nginx says at the debug level of a handshake that is done.
 #[cold]
 fn tell(conn: &Connection) {
-    let told = conn.stream.with_tls(|tls| Some((tls.protocol_version()?, tls.negotiated_cipher_suite()?.suite())));
-    if let Some((version, suite)) = told.flatten() {
-        let version = match version {
-            ProtocolVersion::TLSv1_2 => "TLSv1.2",
-            _ => "TLSv1.3",
-        };
-        let message = format_args!("SSL: {version}, cipher: \"{}\"", ciphers::name(suite));
-        write_for_connection(conn, Level::Debug, message);
+    let lines = conn.stream.with_tls(summary::of);
+    for line in lines.into_iter().flatten() {
+        write_for_connection(conn, Level::Debug, format_args!("{line}"));
     }
 }
 
@@ -276,7 +272,7 @@ fn outcome<T>(conn: &Connection, waited: io::Result<Wait<Result<T, HandshakeErro
     };
     match waited {
         Ok(Wait::Ready(Ok(done))) => return Some(done),
-        Ok(Wait::Ready(Err(error))) => log(format_args!("{error}")),
+        Ok(Wait::Ready(Err(error))) => log(format_args!("{}", HandshakeFailure(&error))),
         Ok(Wait::TimedOut) => {
             log(format_args!("client timed out (110: Connection timed out)"));
             conn.timed_out.set(true);

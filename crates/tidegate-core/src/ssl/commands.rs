@@ -6,8 +6,11 @@
 //! Source: SSL_CONF_cmd(3), "SUPPORTED CONFIGURATION FILE COMMANDS"; nginx, "ssl_conf_command".
 
 use bstr::ByteSlice;
-use tidegate_conf::{Diagnostic, Level as Severity, ast};
-use tidegate_tls::versions::{Version, Versions, WORDS};
+use tidegate_conf::{Diagnostic, Diagnostics, Level as Severity, ast};
+use tidegate_tls::{
+    ciphers::Choice,
+    versions::{Version, Versions, WORDS},
+};
 
 use super::files::Located;
 use crate::conf::Build;
@@ -80,6 +83,33 @@ impl Commands {
     /// Whether there is one.
     pub(crate) fn is_any(&self) -> bool {
         self.is_any
+    }
+
+    /// Versions that the commands name, if they name any.
+    pub fn versions(&self) -> Option<Versions> {
+        self.versions
+    }
+
+    /// The file of a certificate and that of its key, where commands name them.
+    pub fn files(&self) -> [Option<&Located>; 2] {
+        [self.certificate.as_ref(), self.key.as_ref()]
+    }
+
+    /// Puts suites and groups that the commands name in the place of those in `choice`.
+    ///
+    /// # Errors
+    /// One of the commands names none that is offered.
+    pub fn choose(&self, choice: &mut Choice, diagnostics: &mut Diagnostics) -> Result<(), Diagnostic> {
+        if let Some(found) = &self.ciphers {
+            choice.suites = Some(found.suites("CipherString", diagnostics)?);
+        }
+        if let Some(found) = &self.suites {
+            choice.tls13 = Some(found.suites_of_tls13("Ciphersuites", diagnostics)?);
+        }
+        if let Some(found) = &self.groups {
+            choice.groups = Some(found.groups("Groups", diagnostics)?);
+        }
+        Ok(())
     }
 
     /// Takes the outer level's commands, if there are none.

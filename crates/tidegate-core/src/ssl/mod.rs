@@ -9,8 +9,10 @@
 pub(crate) mod client;
 pub mod commands;
 pub(crate) mod dynamic;
+pub mod failure;
 pub mod files;
 mod kept;
+pub mod key_log;
 mod keys;
 pub mod script;
 mod settings;
@@ -25,6 +27,7 @@ pub(crate) use settings::{has_scripts, load};
 use tidegate_conf::{Diagnostic, Level as Severity, Span, ast, values};
 use tidegate_ocsp::{Inquiry, Responder, Staple, inquiry::Reach};
 use tidegate_tls::{
+    client::Secrets,
     managed::Managed,
     server::ClientRules,
     versions::{Version, Versions, WORDS},
@@ -161,6 +164,7 @@ pub struct Conf {
     client_certificate: Option<Located>,
     trusted_certificate: Option<Located>,
     crl: Option<Located>,
+    key_log: Option<Secrets>,
     early_data: Option<Placed<bool>>,
     stapling: Option<Placed<bool>>,
     stapling_file: Option<Located>,
@@ -435,6 +439,12 @@ pub static MODULE: Module<Conf> = Module {
             "What responders have said of clients' certificates is kept here; all workers share it.",
         )
         .default("off"),
+        text(
+            "ssl_key_log",
+            "path",
+            |conf, d, build| once(&mut conf.key_log, key_log::open(bstr::ByteSlice::as_bstr(&**d.args[0].value), build), d),
+            "Secrets of connections go to this file, for who looks into captured packets.",
+        ),
         ignored("ssl_buffer_size", 1, 1, "Accepted without effect, with a warning: records have up to 16 KB.")
             .syntax("size"),
         Directive::custom("ssl_conf_command", 2, 2, |conf: &mut Conf, d, build| conf.commands.take(d, build))
@@ -448,7 +458,7 @@ pub static MODULE: Module<Conf> = Module {
     inherit: |child, parent, _| {
         inherit!(child, parent; certificate_cache, password_file, protocols, old_protocol, ciphers, ecdh_curve, prefer_server_ciphers,
             session_cache, session_tickets, session_timeout, verify_client, verify_depth, client_certificate,
-            trusted_certificate, crl, early_data, stapling, stapling_file, stapling_responder, stapling_verify, ocsp, ocsp_responder, ocsp_cache,
+            trusted_certificate, crl, key_log, early_data, stapling, stapling_file, stapling_responder, stapling_verify, ocsp, ocsp_responder, ocsp_cache,
             reject_handshake);
         if child.says_nothing_of_certificates() {
             // What comes by itself is that of the server's own names.

@@ -22,6 +22,7 @@ use tidegate_conf::{Diagnostic, Diagnostics, Level as Severity};
 use tidegate_ocsp::{Responder, Way, inquiry::Reach};
 use tidegate_tls::{
     ciphers::Choice,
+    client::Secrets,
     pem,
     server::{AnyClient, ClientRules},
     sessions::TimedSessions,
@@ -87,6 +88,8 @@ struct Inputs {
     client_certificate: Option<BString>,
     trusted_certificate: Option<BString>,
     crl: Option<BString>,
+    /// The address of who is told the secrets of connections.
+    key_log: Option<usize>,
     early_data: bool,
     stapling: bool,
     stapling_file: Option<BString>,
@@ -130,6 +133,7 @@ impl Inputs {
             client_certificate: text(&conf.client_certificate),
             trusted_certificate: text(&conf.trusted_certificate),
             crl: text(&conf.crl),
+            key_log: conf.key_log.as_ref().map(|Secrets(log)| Arc::as_ptr(log).addr()),
             early_data: conf.early_data.is_some_and(|(is_on, _)| is_on),
             stapling,
             stapling_file: text(&conf.stapling_file),
@@ -238,6 +242,9 @@ fn build(
         .with_cert_resolver(Arc::new(Certificates::new(pairs, managed).with_staples(stapled)));
     config.alpn_protocols = ALPN.map(<[u8]>::to_vec).into();
     config.ignore_client_order = inputs.prefer_server_ciphers;
+    if let Some(Secrets(log)) = &conf.key_log {
+        config.key_log = log.clone();
+    }
     resume(&mut config, inputs, conf, conf_dir, diagnostics)?;
     let (config, http2_config) = with_http2(config, inputs.http2);
     Ok(ServerTls {

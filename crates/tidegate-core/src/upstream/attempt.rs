@@ -3,6 +3,7 @@
 use std::io;
 
 use bytes::Buf as _;
+use rustls::HandshakeKind;
 use tidegate_net::tls::HandshakeError;
 use tidegate_tls::verify::VerifyError;
 
@@ -19,6 +20,7 @@ use super::{
 use crate::{
     log::{Level, SysError},
     phase::Step,
+    ssl::failure::HandshakeFailure,
 };
 
 impl<P: Protocol> Exchange<'_, P> {
@@ -137,7 +139,8 @@ impl<P: Protocol> Exchange<'_, P> {
     #[cold]
     fn report_handshake(&self, error: &HandshakeError) {
         let HandshakeError::Tls(cause) = error else {
-            return self.req.log(Level::Error, format_args!("{error} while {SHAKING_HANDS}"));
+            let failure = HandshakeFailure(error);
+            return self.req.log(Level::Error, format_args!("{failure} while {SHAKING_HANDS}"));
         };
         match (VerifyError::of(cause), self.tls()) {
             (Some(VerifyError::Name), Some(tls)) => self.req.log(
@@ -149,9 +152,10 @@ impl<P: Protocol> Exchange<'_, P> {
                 let message = format_args!("upstream SSL certificate verify error: ({number}:{why})");
                 self.req.log(Level::Error, format_args!("{message} while {SHAKING_HANDS}"));
             }
-            (None, _) => self
-                .req
-                .log(Level::Error, format_args!("SSL_do_handshake() failed (SSL: {cause}) while {SHAKING_HANDS}")),
+            (None, _) => {
+                let failure = HandshakeFailure(error);
+                self.req.log(Level::Error, format_args!("{failure} while {SHAKING_HANDS}"));
+            }
         }
     }
 
@@ -176,7 +180,10 @@ impl<P: Protocol> Exchange<'_, P> {
         // Nobody has asked yet: what is there is not the answer to this request, or not it alone.
         let is_quiet = !matches!(socket.stream.try_peek(), Ok(true));
         let sent = self.send(socket, reused).await;
-        self.req.update_try(|last| last.bytes_sent = socket.sent);
+        self.req.update_try(|last| {
+            last.bytes_sent = socket.sent;
+            last.resumed = socket.stream.with_tls(|tls| tls.handshake_kind() == Some(HandshakeKind::Resumed));
+        });
         let sent = sent?;
         self.is_whole = sent == Sent::All && is_quiet && self.kept_promise(socket);
         socket.requests = socket.requests.saturating_add(1);

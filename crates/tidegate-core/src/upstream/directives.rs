@@ -358,6 +358,9 @@ macro_rules! upstream_directives {
             $crate::module::Directive::custom(concat!($prefix, "_ssl_crl"), 1, 1,
                 |c: &mut $conf, d, _| $crate::upstream::tls::text(&mut c.$field.tls.crl, d))
                 .syntax("file").doc("PEM file with lists of revoked certificates of servers."),
+            $crate::module::Directive::custom(concat!($prefix, "_ssl_key_log"), 1, 1,
+                |c: &mut $conf, d, b| $crate::upstream::tls::key_log(&mut c.$field, d, b))
+                .syntax("path").doc("Secrets of connections go to this file, for who looks into captured packets."),
             $crate::module::Directive::template(concat!($prefix, "_ssl_name"),
                 |c: &mut $conf| &mut c.$field.tls.name)
                 .doc("Name that a server's certificate has to have, instead of the host that is asked."),

@@ -41,6 +41,8 @@ pub struct Try {
     pub bytes_sent: u64,
     /// Bytes received.
     pub bytes_received: u64,
+    /// Whether the connection has resumed a session; `None` without TLS.
+    pub resumed: Option<bool>,
 }
 
 impl Try {
@@ -55,6 +57,7 @@ impl Try {
             response_length: 0,
             bytes_sent: 0,
             bytes_received: 0,
+            resumed: None,
         }
     }
     /// Milliseconds since it began.

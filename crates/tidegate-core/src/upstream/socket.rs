@@ -15,7 +15,7 @@ use bytes::BytesMut;
 use tokio::net::{TcpSocket, UnixStream};
 
 use tidegate_net::tls::HandshakeError;
-use tidegate_tls::verify::VerifyError;
+use tidegate_tls::{failure::Reason, verify::VerifyError};
 
 use super::{Address, tls::TlsPeer};
 use crate::{clock, deadline::Deadline, request::Request, stream::Stream};
@@ -188,7 +188,7 @@ pub enum ConnectError {
     Certificate(String),
     /// A script does not want TLS with the peer, or has failed.
     #[error("SSL_do_handshake() failed (SSL: {0})")]
-    Refused(&'static str),
+    Refused(Reason),
     /// A script has found something wrong with the peer's certificate; a number of OpenSSL's.
     #[error("upstream SSL certificate verify error: ({0}:{text})", text = text_of(*.0))]
     Verdict(i64),

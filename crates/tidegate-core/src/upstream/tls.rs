@@ -21,8 +21,9 @@ use tidegate_conf::{Diagnostic, Diagnostics, Level as Severity, ast, values};
 use tidegate_net::tls::HandshakeError;
 use tidegate_tls::{
     Shared, ciphers,
-    client::{ClientOptions, Identity, system_roots},
-    pem, provider,
+    client::{ClientOptions, Identity, Secrets, system_roots},
+    failure::Reason,
+    pem, provider, summary,
     versions::{Version, Versions, WORDS},
 };
 
@@ -34,6 +35,7 @@ use super::{
 };
 use crate::{
     conf::{Build, Config},
+    error_log::enabled,
     inherit,
     log::Level,
     request::Request,
@@ -42,6 +44,7 @@ use crate::{
         commands::Commands,
         dynamic::{CacheRules, Names, Pairs},
         files::Located,
+        key_log,
         script::Refused,
     },
     stream::Stream,
@@ -57,6 +60,7 @@ pub struct TlsConf {
     pub certificate_key: Option<Named>,
     pub ciphers: Option<Located>,
     pub crl: Option<Located>,
+    pub key_log: Option<Secrets>,
     pub name: Option<Template>,
     pub password_file: Option<Located>,
     pub protocols: Option<Versions>,
@@ -91,6 +95,14 @@ pub fn named(field: &mut Option<Named>, directive: &ast::Directive, build: &mut 
 /// It was given before, or a parameter is bad.
 pub fn certificate_cache(conf: &mut UpstreamConf, directive: &ast::Directive) -> Result<(), Diagnostic> {
     fill(&mut conf.tls.certificate_cache, CacheRules::of(directive)?, directive)
+}
+
+/// `…_ssl_key_log path;`
+///
+/// # Errors
+/// It was given before.
+pub fn key_log(conf: &mut UpstreamConf, directive: &ast::Directive, build: &Build<'_>) -> Result<(), Diagnostic> {
+    fill(&mut conf.tls.key_log, key_log::open(directive.args[0].value.as_bstr(), build), directive)
 }
 
 /// `…_ssl_protocols TLSv1.2 TLSv1.3;`
@@ -130,7 +142,7 @@ impl TlsConf {
     /// Takes the outer level's value for each field that the inner level left open.
     pub(super) fn inherit(&mut self, parent: &TlsConf) {
         let child = self;
-        inherit!(child, parent; certificate, certificate_cache, certificate_key, ciphers, crl, name, password_file, protocols, server_name, session_reuse,
+        inherit!(child, parent; certificate, certificate_cache, certificate_key, ciphers, crl, key_log, name, password_file, protocols, server_name, session_reuse,
             trusted_certificate, verify, verify_depth, skip_default_verify);
         child.scripts.inherit(&parent.scripts);
         child.commands.inherit(&parent.commands);
@@ -146,6 +158,7 @@ impl TlsConf {
         };
         TlsSettings {
             client: self.client.clone(),
+            versions: self.spoken(),
             name: self.name.clone(),
             named,
             pairs: self.pairs.clone(),
@@ -191,28 +204,29 @@ impl TlsConf {
             _ => None,
         };
         let mut choice = ciphers::Choice::default();
-        if let Some(found) = self.commands.ciphers.as_ref().or(self.ciphers.as_ref()) {
+        if let Some(found) = &self.ciphers {
             choice.suites = Some(found.suites(&format!("{prefix}_ssl_ciphers"), diagnostics)?);
         }
-        if let Some(found) = &self.commands.suites {
-            choice.tls13 = Some(found.suites_of_tls13("Ciphersuites", diagnostics)?);
-        }
-        if let Some(found) = &self.commands.groups {
-            choice.groups = Some(found.groups("Groups", diagnostics)?);
-        }
+        self.commands.choose(&mut choice, diagnostics)?;
         Ok(ClientOptions {
             verify,
             check_name: true,
             continues: true,
             depth_max: Some(self.verify_depth.unwrap_or(1)),
-            versions: self.commands.versions.or(self.protocols).unwrap_or_default(),
+            versions: self.spoken(),
             ciphers: choice,
             sends_name: self.server_name.unwrap_or(false),
             resumes: self.session_reuse.unwrap_or(true),
             trusted: trusted.map(|list: Vec<CertificateDer<'static>>| Shared(Arc::new(list))),
             revoked: revoked.map(|list| Shared(Arc::new(list))),
             identity: self.identity(dir, prefix)?,
+            secrets: self.key_log.clone(),
         })
+    }
+
+    /// Versions that are spoken.
+    fn spoken(&self) -> Versions {
+        self.commands.versions.or(self.protocols).unwrap_or_default()
     }
 
     /// The certificate that servers are shown.
@@ -257,6 +271,7 @@ impl TlsConf {
 #[derive(Debug)]
 pub struct TlsSettings {
     client: Arc<OnceLock<Arc<ClientConfig>>>,
+    versions: Versions,
     name: Option<Template>,
     /// Names with variables of the client's certificate and its key.
     named: Option<(Template, Template)>,
@@ -281,7 +296,14 @@ impl TlsSettings {
         // Without a name there is no certificate.
         let names = names.filter(|(certificate, _)| !certificate.is_empty());
         let identity = names.and_then(|names| Some((self.pairs.get()?.clone(), names)));
-        Some(TlsPeer { client: client.clone(), name, shown, identity, scripts: self.scripts.clone() })
+        Some(TlsPeer {
+            client: client.clone(),
+            versions: self.versions,
+            name,
+            shown,
+            identity,
+            scripts: self.scripts.clone(),
+        })
     }
 }
 
@@ -301,6 +323,8 @@ fn without_port(text: &[u8]) -> &[u8] {
 #[derive(Debug, Clone)]
 pub struct TlsPeer {
     client: Arc<ClientConfig>,
+    /// Those of `client`.
+    versions: Versions,
     /// `None` for a text that no certificate can name.
     name: Option<ServerName<'static>>,
     shown: BString,
@@ -349,7 +373,7 @@ impl TlsPeer {
     pub(super) async fn secure(&self, req: &Rc<Request>, stream: Stream) -> Result<Stream, ConnectError> {
         let settings = self.settings().await.map_err(ConnectError::Certificate)?;
         match &self.scripts {
-            None => Ok(self.shake_hands(settings, stream).await?),
+            None => Ok(self.shake_hands(req, settings, stream).await?),
             // Boxed, since few have scripts.
             Some(scripts) => Box::pin(self.shake_hands_with_scripts(scripts, req, settings, stream)).await,
         }
@@ -362,20 +386,20 @@ impl TlsPeer {
         settings: Arc<ClientConfig>,
         stream: Stream,
     ) -> Result<Stream, ConnectError> {
-        let handshake = Rc::<PeerHandshake>::default();
+        let handshake = Rc::new(PeerHandshake::with(self.versions));
         let settings = match &scripts.certificate {
             None => settings,
             Some(script) => {
                 let decided = script.run(req, &handshake).wait().await;
-                decided.map_err(|Refused| ConnectError::Refused("cert cb error"))?;
+                decided.map_err(|Refused| ConnectError::Refused(Reason::CALLBACK_FAILED))?;
                 handshake.settings(settings).map_err(ConnectError::Certificate)?
             }
         };
-        let stream = self.shake_hands(settings, stream).await?;
+        let stream = self.shake_hands(req, settings, stream).await?;
         if let Some(script) = &scripts.verify {
             stream.with_tls(|tls| handshake.met(tls));
             let decided = script.run(req, &handshake).wait().await;
-            decided.map_err(|Refused| ConnectError::Refused("certificate verify failed"))?;
+            decided.map_err(|Refused| ConnectError::Refused(Reason::CERTIFICATE))?;
             match handshake.verdict() {
                 0 => {}
                 verdict => return Err(ConnectError::Verdict(verdict)),
@@ -388,7 +412,12 @@ impl TlsPeer {
     ///
     /// # Errors
     /// [`HandshakeError`].
-    async fn shake_hands(&self, settings: Arc<ClientConfig>, stream: Stream) -> Result<Stream, HandshakeError> {
+    async fn shake_hands(
+        &self,
+        req: &Request,
+        settings: Arc<ClientConfig>,
+        stream: Stream,
+    ) -> Result<Stream, HandshakeError> {
         // No certificate is for this address.
         let nobody = || ServerName::from(std::net::IpAddr::from(std::net::Ipv4Addr::UNSPECIFIED));
         let name = self.name.clone().unwrap_or_else(nobody);
@@ -398,7 +427,18 @@ impl TlsPeer {
             Some(tls) => poll_fn(|cx| tls.poll_connect(cx)).await?,
             None => return Err(HandshakeError::NoSettings),
         }
+        if enabled(req, Level::Debug) {
+            tell(req, &stream);
+        }
         Ok(stream)
+    }
+}
+
+/// Writes what nginx says at the debug level of a handshake that is done.
+#[cold]
+fn tell(req: &Request, stream: &Stream) {
+    for line in stream.with_tls(summary::of).into_iter().flatten() {
+        req.log(Level::Debug, format_args!("{line}"));
     }
 }
 

@@ -17,12 +17,12 @@ use std::{
 };
 
 use rustls::{
-    ClientConfig, Connection, SignatureScheme,
+    ClientConfig, Connection, ProtocolVersion, SignatureScheme,
     client::{ResolvesClientCert, Resumption},
     pki_types::{CertificateDer, PrivateKeyDer},
     sign::{CertifiedKey, SingleCertAndKey},
 };
-use tidegate_tls::client::certified;
+use tidegate_tls::{client::certified, versions::Versions};
 
 use crate::{inherit, phase::Ready, request::Request, ssl::script::Refused};
 
@@ -45,6 +45,13 @@ impl PeerScripts {
     /// Whether there is one.
     pub(super) fn is_any(&self) -> bool {
         self.certificate.is_some() || self.verify.is_some()
+    }
+
+    /// What the directives of those that there are begin with.
+    pub fn directives(&self) -> impl Iterator<Item = &'static str> {
+        let certificate = self.certificate.as_ref().map(|_| "proxy_ssl_certificate_by_lua");
+        let verify = self.verify.as_ref().map(|_| "proxy_ssl_verify_by_lua");
+        certificate.into_iter().chain(verify)
     }
 
     /// Takes the outer level's script for each that the inner one lacks.
@@ -85,6 +92,17 @@ pub struct PeerHandshake {
 }
 
 impl PeerHandshake {
+    /// A handshake of one who speaks `versions`.
+    pub(super) fn with(versions: Versions) -> Self {
+        let version = match versions {
+            Versions { tls12: true, tls13: false } => Some(ProtocolVersion::TLSv1_2.into()),
+            Versions { tls12: false, tls13: true } => Some(ProtocolVersion::TLSv1_3.into()),
+            // The peer chooses.
+            _ => None,
+        };
+        Self { version: Cell::new(version), ..Self::default() }
+    }
+
     /// Shows no certificate that was chosen so far, nor that of the configuration.
     pub fn clear_certificates(&self) {
         *self.shown.borrow_mut() = Shown { is_cleared: true, ..Shown::default() };
@@ -100,7 +118,7 @@ impl PeerHandshake {
         self.shown.borrow_mut().key = Some(key);
     }
 
-    /// The version that is spoken, as a number; `None` before the handshake.
+    /// The version that is spoken, as a number; `None` before the handshake, if the peer may choose.
     pub fn version(&self) -> Option<u16> {
         self.version.get()
     }

@@ -175,6 +175,7 @@ mod tests {
             response_length: 7,
             bytes_sent: 0,
             bytes_received: 0,
+            resumed: None,
         }
     }
 

@@ -44,7 +44,8 @@ fn in_handshake(lua: &mut Lua, phases: &[Phase], body: impl FnOnce(&mut Lua, &Pe
         if !phases.contains(&run.phase()) {
             return Ok(None);
         }
-        Ok(req.find_context::<LuaContext>().and_then(|context| context.peer_handshake.borrow().clone()))
+        let context = req.find_context::<LuaContext>();
+        Ok(context.and_then(|context| context.peer_handshake.borrow().as_ref().map(|(handshake, _)| handshake.clone())))
     });
     match found.unwrap_or(Err(LuaError::new("no request found")))? {
         Some(handshake) => body(lua, &handshake),

@@ -8,6 +8,8 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use tidegate_net::log::{self, Level};
+
 use super::Family;
 use crate::error::{CResult, LuaError};
 use crate::function::function;
@@ -88,18 +90,36 @@ impl Semaphore {
     }
 }
 
+/// Writes what lua-nginx-module says at the debug level, which test suites look for.
+#[inline]
+fn debug(message: impl FnOnce() -> String) {
+    if log::any_debug() {
+        log::note(Level::Debug, format_args!("http lua semaphore {}", message()));
+    }
+}
+
+impl Handle {
+    fn address(&self) -> usize {
+        Rc::as_ptr(&self.0).addr()
+    }
+}
+
 /// `new(count)`
 fn new(lua: &mut Lua) -> CResult {
     let resources = lua.check_integer(1)?;
     let semaphore = Semaphore { resources: Cell::new(resources.unsigned_abs()), ..Semaphore::default() };
-    push_userdata(lua, Handle(Rc::new(semaphore)));
+    let handle = Handle(Rc::new(semaphore));
+    debug(|| format!("new: {:016X}, resources: {resources}", handle.address()));
+    push_userdata(lua, handle);
     Ok(1)
 }
 
 /// `post(semaphore, count)`
 fn post(lua: &mut Lua) -> CResult {
     let count = lua.check_integer(2)?.unsigned_abs();
-    check_userdata::<Handle>(lua, 1)?.0.post(count);
+    let handle = check_userdata::<Handle>(lua, 1)?;
+    debug(|| format!("post: {:016X}, n: {count}, resources: {}", handle.address(), handle.0.resources.get()));
+    handle.0.post(count);
     Ok(0)
 }
 
@@ -114,8 +134,14 @@ fn count(lua: &mut Lua) -> CResult {
 
 /// `wait(semaphore, seconds)`: `true`, `nil, "timeout"`, or nothing when the Lua half is to await.
 fn wait(lua: &mut Lua) -> CResult {
-    let semaphore = check_userdata::<Handle>(lua, 1)?.0;
+    let handle = check_userdata::<Handle>(lua, 1)?;
     let ms = (lua.check_number(2)? * 1000.0) as u64;
+    debug(|| {
+        let (address, resources) = (handle.address(), handle.0.resources.get());
+        let posted = u8::from(handle.0.granted.get() > 0);
+        format!("wait: {address:016X}, timeout: {ms}, resources: {resources}, event posted: {posted}")
+    });
+    let semaphore = handle.0;
     with_run(|run| {
         if let Err(LuaError::Message(reason)) = Phases::YIELDABLE.check(run.phase()) {
             lua.push_nil();
@@ -133,6 +159,7 @@ fn wait(lua: &mut Lua) -> CResult {
             lua.push_bytes(b"timeout");
             return Ok(2);
         }
+        debug(|| "wait yielding".to_owned());
         let waiter = Rc::new(Waiter::default());
         semaphore.waiters.borrow_mut().push_back(waiter.clone());
         semaphore.post(0);

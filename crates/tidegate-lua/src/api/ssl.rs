@@ -50,6 +50,7 @@ pub(crate) static FAMILY: Family = Family {
         ("version", function(version)),
         ("export", function(export)),
         ("is_reused", function(is_reused)),
+        ("is_upstream_reused", function(is_upstream_reused)),
         ("random", function(random)),
         ("shared_suites", function(shared_suites)),
         ("suites", function(suites)),
@@ -173,19 +174,14 @@ fn set_der_key(lua: &mut Lua) -> CResult {
     })
 }
 
-/// Certificates that may stand between a client's and a trusted one, where a script does not say.
-///
-/// Source: OpenSSL, `X509_VERIFY_PARAM`, whose default is 100.
-const DEPTH_DEFAULT: f64 = 100.0;
-
 /// `verify_client(authorities?, depth?, trusted?)`
 fn verify_client(lua: &mut Lua) -> CResult {
     in_handshake(lua, CERTIFICATE, |lua, handshake| {
         let list = |index| certificate::chain_at(lua, index).map_or_else(Vec::new, |chain| chain.to_vec());
         let (named, unnamed): (Vec<CertificateDer<'static>>, _) = (list(1), list(3));
         let depth = lua.opt_number(2, -1.0)?;
-        let depth = if depth < 0.0 { DEPTH_DEFAULT } else { depth };
-        match ClientRules::new(&[named.as_slice(), &unnamed].concat(), &[], depth as u64) {
+        let depth = if depth < 0.0 { certificate::DEPTH_DEFAULT } else { depth as u64 };
+        match ClientRules::new(&[named.as_slice(), &unnamed].concat(), &[], depth) {
             Ok(rules) => {
                 handshake.demand(rules, &named);
                 push_true(lua)
@@ -296,13 +292,28 @@ fn export(lua: &mut Lua) -> CResult {
 
 /// `is_reused()`: whether the client's session was resumed.
 fn is_reused(lua: &mut Lua) -> CResult {
-    let kind = client()?.conn().stream.with_tls(|tls| tls.handshake_kind());
-    match kind {
-        Some(kind) => {
-            lua.push_bool(kind == Some(rustls::HandshakeKind::Resumed));
+    let client = client()?;
+    if !client.has_tls() {
+        return push_nil_error(lua, "bad ssl conn");
+    }
+    // Before the handshake is answered, nothing was.
+    let kind = client.conn().stream.with_tls(|tls| tls.handshake_kind()).flatten();
+    lua.push_bool(kind == Some(rustls::HandshakeKind::Resumed));
+    Ok(1)
+}
+
+/// `is_upstream_reused()`: whether the session with the peer that was asked last was resumed.
+fn is_upstream_reused(lua: &mut Lua) -> CResult {
+    let resumed = match client()? {
+        Client::Request(req) => req.upstream_record(|record| record.tries.last()?.resumed).flatten(),
+        Client::Greeting(..) => None,
+    };
+    match resumed {
+        Some(resumed) => {
+            lua.push_bool(resumed);
             Ok(1)
         }
-        None => push_nil_error(lua, "bad ssl conn"),
+        None => push_nil_error(lua, "bad upstream ssl conn"),
     }
 }
 
@@ -414,7 +425,9 @@ fn session_id(lua: &mut Lua) -> CResult {
 
 /// `session()`: the session to store.
 fn session(lua: &mut Lua) -> CResult {
-    in_handshake(lua, &[Phase::SslSessionStore], |lua, handshake| match handshake.serialized_session() {
+    // Where a session is fetched there is none yet.
+    let phases = &[Phase::SslSessionStore, Phase::SslSessionFetch];
+    in_handshake(lua, phases, |lua, handshake| match handshake.serialized_session() {
         Some(session) => {
             lua.push_bytes(&session);
             Ok(1)

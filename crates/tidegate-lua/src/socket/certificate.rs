@@ -37,19 +37,31 @@ pub(crate) fn push_chain(lua: &mut Lua, chain: Vec<CertificateDer<'static>>) -> 
     Ok(1)
 }
 
+/// Certificates that may stand between a client's and a trusted one, where a script does not say.
+///
+/// Source: OpenSSL, `X509_VERIFY_PARAM`, whose default is 100.
+pub(crate) const DEPTH_DEFAULT: u64 = 100;
+
 /// `parse_pem_cert(text)`: the certificates in a text, the server's own first; or nil and a message.
 pub(crate) fn parse_pem_cert(lua: &mut Lua) -> CResult {
-    let text = lua.check_bytes(1)?;
-    match CertificateDer::pem_slice_iter(text).collect::<Result<Vec<_>, _>>() {
-        Ok(chain) if !chain.is_empty() => push_chain(lua, chain),
-        other => push_nil_error(lua, bad_pem(text, other.is_err())),
+    match of_pem(lua.check_bytes(1)?) {
+        Ok(chain) => push_chain(lua, chain),
+        Err(message) => push_nil_error(lua, &message.to_string_lossy()),
     }
 }
 
-/// Why a text is no chain, in OpenResty's words: its first certificate, or one of those behind, is bad.
-fn bad_pem(text: &[u8], is_bad: bool) -> &'static str {
-    let has_first = CertificateDer::pem_slice_iter(text).next().is_some_and(|first| first.is_ok());
-    if is_bad && has_first { "PEM_read_bio_X509() failed" } else { "PEM_read_bio_X509_AUX() failed" }
+/// The certificates in a text, at least one; else why it has none, in OpenResty's words: its first certificate, or one of those
+/// behind, is bad.
+pub(crate) fn of_pem(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, &'static CStr> {
+    let mut chain = Vec::new();
+    for certificate in CertificateDer::pem_slice_iter(text) {
+        match certificate {
+            Ok(certificate) => chain.push(certificate),
+            Err(_) if chain.is_empty() => break,
+            Err(_) => return Err(c"PEM_read_bio_X509() failed"),
+        }
+    }
+    if chain.is_empty() { Err(c"PEM_read_bio_X509_AUX() failed") } else { Ok(chain) }
 }
 
 /// `parse_der_cert(bytes)`
@@ -109,13 +121,12 @@ pub(crate) fn parse_der_key(lua: &mut Lua) -> CResult {
 
 /// `cert_to_der(text)`: the certificates of a text, their bytes one after the other.
 pub(crate) fn cert_to_der(lua: &mut Lua) -> CResult {
-    let chain = CertificateDer::pem_slice_iter(lua.check_bytes(1)?).collect::<Result<Vec<_>, _>>();
-    match chain {
-        Ok(chain) if !chain.is_empty() => {
+    match of_pem(lua.check_bytes(1)?) {
+        Ok(chain) => {
             lua.push_bytes(&chain.iter().flat_map(|certificate| certificate.iter().copied()).collect::<Vec<u8>>());
             Ok(1)
         }
-        _ => push_nil_error(lua, "PEM_read_bio_X509_AUX() failed"),
+        Err(message) => push_nil_error(lua, &message.to_string_lossy()),
     }
 }
 

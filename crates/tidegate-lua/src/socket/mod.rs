@@ -15,7 +15,7 @@
 //! | `pool` | connections kept for later, for each worker |
 //! | `tcp` | the socket object, and which operation may run when |
 //! | `connect`, `receive`, `send`, `keepalive`, `tls`, `option` | its operations |
-//! | `certificate` | a client's own certificate |
+//! | `tls_conf`, `session`, `certificate` | how handshakes are made, what they resume, a client's own certificate |
 //! | `downstream`, `udp` | the other kinds of sockets |
 //!
 //! # How an operation runs
@@ -44,11 +44,13 @@ mod pattern;
 pub(crate) mod pool;
 mod receive;
 mod send;
+mod session;
 mod settings;
 mod tcp;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod tls_conf;
 mod transport;
 mod udp;
 
@@ -58,8 +60,8 @@ pub use owner::OpenSockets;
 pub(crate) use owner::{Closing, Owner};
 pub(crate) use send::text_of;
 pub(crate) use settings::Settings;
-pub(crate) use tls::MODULE as TLS_MODULE;
 pub(crate) use tls::{client_without_name, explain_certificate};
+pub(crate) use tls_conf::MODULE as TLS_MODULE;
 
 use std::rc::Rc;
 
@@ -99,6 +101,9 @@ pub(crate) static FUNCTIONS: &[(&str, lua_CFunction)] = &[
     ("close", function(tcp::close)),
     ("shutdown", function(tcp::shutdown)),
     ("sslhandshake", function(tls::handshake)),
+    ("getsslsession", function(session::of_socket)),
+    ("free_session", function(session::free)),
+    ("is_reused", function(session::is_reused)),
     ("req_socket", function(downstream::req_socket)),
     ("udp", function(udp::new)),
     ("udp_bind", function(udp::bind)),

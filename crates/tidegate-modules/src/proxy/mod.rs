@@ -163,10 +163,15 @@ pub static MODULE: Module<Conf> = Module {
         }
         Ok(())
     }),
-    check: Some(|conf, checked, diagnostics| {
-        if conf.pass.as_ref().is_some_and(Pass::may_need_tls) {
-            conf.upstream.tls.load(checked.config, "proxy", diagnostics);
+    check: Some(|conf, checked, diagnostics| match &conf.pass {
+        Some(pass) if pass.may_need_tls() => conf.upstream.tls.load(checked.config, "proxy", diagnostics),
+        Some(Pass::Fixed(fixed)) => {
+            for directive in conf.upstream.tls.scripts.directives() {
+                let message = format!("{directive}* should be used with proxy_pass https url, not \"{}\"", fixed.url);
+                diagnostics.error(None, message);
+            }
         }
+        _ => {}
     }),
     install,
     example: "

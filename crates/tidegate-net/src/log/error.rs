@@ -241,6 +241,13 @@ pub fn note(level: Level, message: fmt::Arguments<'_>) {
     main().write(level, None, message, |_| ());
 }
 
+/// As [`note`], but for targets that are syslog servers: what tells of a line that one of them did not get would not get there either.
+pub(super) fn note_in_files(level: Level, message: fmt::Arguments<'_>) {
+    clock::update();
+    let targets = main().targets.iter().filter(|(_, target)| target.syslog_server().is_none()).cloned().collect();
+    ErrorLog::new(targets).write(level, None, message, |_| ());
+}
+
 /// Shows a system error as nginx does: `(98: Address already in use)`.
 pub struct SysError<'a>(pub &'a io::Error);
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::error::SysError;
-use super::syslog::{Sender, SyslogTarget};
+use super::syslog::{Sender, Server, SyslogTarget};
 use super::{Level, registry, writer};
 
 /// The places that lines can be written to.
@@ -17,6 +17,8 @@ use super::{Level, registry, writer};
 pub enum Destination {
     /// A file, appended to.
     File(PathBuf),
+    /// A file of secrets, appended to: others may not read it.
+    Secret(PathBuf),
     /// The standard error of the process.
     Stderr,
     /// A syslog server.
@@ -83,7 +85,7 @@ pub struct LogFile {
 
 #[derive(Debug)]
 enum Sink {
-    File { path: PathBuf, fd: OnceLock<OwnedFd> },
+    File { path: PathBuf, fd: OnceLock<OwnedFd>, is_secret: bool },
     Stderr,
     Syslog(Box<Sender>),
     Memory(MemoryRing),
@@ -147,7 +149,8 @@ impl LogFile {
 
     pub(super) fn new(destination: Destination) -> Self {
         let sink = match destination {
-            Destination::File(path) => Sink::File { path, fd: OnceLock::new() },
+            Destination::File(path) => Sink::File { path, fd: OnceLock::new(), is_secret: false },
+            Destination::Secret(path) => Sink::File { path, fd: OnceLock::new(), is_secret: true },
             Destination::Stderr => Sink::Stderr,
             Destination::Syslog(target) => Sink::Syslog(Box::new(Sender::new(target))),
             Destination::Memory(size) => Sink::Memory(MemoryRing { size, state: Mutex::default() }),
@@ -158,7 +161,8 @@ impl LogFile {
     /// Whether this is the destination.
     pub(super) fn is(&self, destination: &Destination) -> bool {
         match (&self.sink, destination) {
-            (Sink::File { path, .. }, Destination::File(other)) => path == other,
+            (Sink::File { path, is_secret, .. }, Destination::File(other)) => path == other && !is_secret,
+            (Sink::File { path, is_secret, .. }, Destination::Secret(other)) => path == other && *is_secret,
             (Sink::Stderr, Destination::Stderr) => true,
             (Sink::Syslog(sender), Destination::Syslog(target)) => sender.target() == target,
             _ => false,
@@ -176,6 +180,14 @@ impl LogFile {
     /// Whether lines go to the standard error.
     pub fn is_stderr(&self) -> bool {
         matches!(self.sink, Sink::Stderr)
+    }
+
+    /// The syslog server that lines go to, if they go to one.
+    pub(super) fn syslog_server(&self) -> Option<&Server> {
+        match &self.sink {
+            Sink::Syslog(sender) => Some(sender.target().server()),
+            _ => None,
+        }
     }
 
     /// Whether each line must stay apart from the next, because each is a datagram.
@@ -196,11 +208,11 @@ impl LogFile {
     /// # Errors
     /// [`OpenError`] in nginx's words.
     pub fn open(&self) -> Result<(), OpenError> {
-        let Sink::File { path, fd } = &self.sink else { return Ok(()) };
+        let Sink::File { path, fd, is_secret } = &self.sink else { return Ok(()) };
         if fd.get().is_none() {
             let opened = match registry::take_provided(path) {
                 Some(provided) => provided,
-                None => open_append(path)?,
+                None => open_append(path, *is_secret)?,
             };
             // Whoever was faster opened the same file.
             let _ = fd.set(opened);
@@ -213,11 +225,11 @@ impl LogFile {
     /// # Errors
     /// [`OpenError`]; the old file stays in use.
     pub(super) fn reopen(&self, replacement: Option<OwnedFd>) -> Result<(), OpenError> {
-        let Sink::File { path, fd } = &self.sink else { return Ok(()) };
+        let Sink::File { path, fd, is_secret } = &self.sink else { return Ok(()) };
         let Some(current) = fd.get() else { return Ok(()) };
         let fresh = match replacement {
             Some(fd) => fd,
-            None => open_append(path)?,
+            None => open_append(path, *is_secret)?,
         };
         // SAFETY: both descriptors are open and owned; the number of `current` stays valid and owned by it.
         if unsafe { libc::dup3(fresh.as_raw_fd(), current.as_raw_fd(), libc::O_CLOEXEC) } < 0 {
@@ -270,9 +282,10 @@ impl std::fmt::Display for LogFile {
     }
 }
 
-/// Opens a log file as nginx does: appending, created with mode 0644.
-pub(super) fn open_append(path: &Path) -> Result<OwnedFd, OpenError> {
-    let opened = OpenOptions::new().append(true).create(true).mode(0o644).open(path);
+/// Opens a log file as nginx does: appending, created with mode 0644; a secret one is its owner's.
+pub(super) fn open_append(path: &Path, is_secret: bool) -> Result<OwnedFd, OpenError> {
+    let mode = if is_secret { 0o600 } else { 0o644 };
+    let opened = OpenOptions::new().append(true).create(true).mode(mode).open(path);
     opened.map(OwnedFd::from).map_err(|source| OpenError { path: path.to_owned(), source })
 }
 

@@ -56,7 +56,7 @@ impl PathFiles {
 
     pub(super) fn write(&self, path: &[u8], bytes: &[u8]) -> io::Result<()> {
         let as_path = Path::new(std::ffi::OsStr::from_bytes(path));
-        let open = |path| open_append(path).map_err(|error| error.source);
+        let open = |path| open_append(path, false).map_err(|error| error.source);
         let Some(settings) = self.settings else {
             return write_all(open(as_path)?.as_fd(), bytes);
         };

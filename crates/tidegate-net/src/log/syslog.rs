@@ -1,5 +1,6 @@
 //! `syslog:server=…`: log lines as datagrams (RFC 3164), to a host or a local socket.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::unix::net::UnixDatagram;
@@ -34,10 +35,20 @@ pub struct SyslogTarget {
     hostname: bool,
 }
 
+/// Where datagrams go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Server {
+pub(super) enum Server {
     Udp(SocketAddr),
     Unix(PathBuf),
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Udp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
 }
 
 impl SyslogTarget {
@@ -69,6 +80,10 @@ impl SyslogTarget {
         }
         let server = server.ok_or_else(|| "no syslog server specified".to_owned())?;
         Ok(Self { server, facility, severity, tag, hostname })
+    }
+
+    pub(super) fn server(&self) -> &Server {
+        &self.server
     }
 
     /// Writes the header of a datagram sent now: `<PRI>Nov 20 09:30:00 host tag: `.

@@ -20,9 +20,10 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use super::access::BufferLane;
-use super::error::{SysError, note};
+use super::error::{SysError, note, note_in_files};
 use super::file::LogFile;
 use super::path::PathFiles;
+use super::syslog::Server as SyslogServer;
 use super::{Level, registry};
 use crate::clock;
 
@@ -45,6 +46,9 @@ const LANE_BYTES_KEPT: usize = 64 << 10;
 /// A full disk is reported once in this time, as nginx does.
 const FAILURE_INTERVAL: Duration = Duration::from_secs(60);
 
+/// So many lines that syslog servers did not get are told in a second.
+const UNSENT_A_SECOND_MAX: u32 = 16;
+
 /// Lost lines are reported once in this time.
 const LOST_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -57,8 +61,13 @@ static THREAD: OnceLock<Thread> = OnceLock::new();
 /// Lines for [computed paths](Target::Path) that found no room.
 static LOST_TO_PATHS: AtomicU64 = AtomicU64::new(0);
 static SOURCES: Mutex<Vec<Source>> = Mutex::new(Vec::new());
-static DRAIN: Mutex<Drain> =
-    Mutex::new(Drain { spare: Queue::EMPTY, scratch: Vec::new(), failure_last: None, lost_last: None });
+static DRAIN: Mutex<Drain> = Mutex::new(Drain {
+    spare: Queue::EMPTY,
+    scratch: Vec::new(),
+    failure_last: None,
+    unsent: Unsent::NONE,
+    lost_last: None,
+});
 
 /// What the writer empties.
 enum Source {
@@ -102,7 +111,28 @@ struct Drain {
     spare: Queue,
     scratch: Vec<u8>,
     failure_last: Option<Instant>,
+    unsent: Unsent,
     lost_last: Option<Instant>,
+}
+
+/// Lines of the last second that syslog servers did not get.
+struct Unsent {
+    since: Option<Instant>,
+    told: u32,
+}
+
+impl Unsent {
+    const NONE: Self = Self { since: None, told: 0 };
+
+    /// Whether one more may be told; it then counts as told.
+    fn may_be_told(&mut self) -> bool {
+        let now = Instant::now();
+        if self.since.is_none_or(|since| now.duration_since(since) >= Duration::from_secs(1)) {
+            *self = Self { since: Some(now), told: 0 };
+        }
+        self.told += 1;
+        self.told <= UNSENT_A_SECOND_MAX
+    }
 }
 
 thread_local! {
@@ -346,9 +376,10 @@ fn drain_lane(state: &mut Drain, lane: &Lane) -> bool {
         match &record.target {
             Target::File(file) => {
                 if let Err(error) = file.write_now(record.level, bytes) {
-                    // A syslog server that is away is nothing that this machine does wrong.
-                    let level = if file.is_datagrams() { Level::Error } else { Level::Alert };
-                    report_failure(&mut state.failure_last, level, format_args!("write() to \"{file}\""), &error);
+                    match file.syslog_server() {
+                        Some(server) => report_unsent(&mut state.unsent, server, &error),
+                        None => report_failure(&mut state.failure_last, format_args!("write() to \"{file}\""), &error),
+                    }
                 }
             }
             Target::Path { files, path_size } => {
@@ -369,17 +400,26 @@ fn drain_lane(state: &mut Drain, lane: &Lane) -> bool {
 fn write_buffer(state: &mut Drain, buffer: &BufferLane) {
     if let Err(error) = buffer.write(&state.scratch) {
         let what = format_args!("write() to \"{}\"", buffer.file());
-        report_failure(&mut state.failure_last, Level::Alert, what, &error);
+        report_failure(&mut state.failure_last, what, &error);
     }
     state.scratch.clear();
 }
 
 #[cold]
-fn report_failure(last: &mut Option<Instant>, level: Level, what: std::fmt::Arguments<'_>, error: &io::Error) {
+fn report_failure(last: &mut Option<Instant>, what: std::fmt::Arguments<'_>, error: &io::Error) {
     let now = Instant::now();
     if last.is_none_or(|last| now.duration_since(last) >= FAILURE_INTERVAL) {
         *last = Some(now);
-        note(level, format_args!("{what} failed {}", SysError(error)));
+        note(Level::Alert, format_args!("{what} failed {}", SysError(error)));
+    }
+}
+
+/// Tells of a line that a syslog server did not get, as nginx does. A server that is away is nothing that this machine does wrong.
+#[cold]
+fn report_unsent(unsent: &mut Unsent, server: &SyslogServer, error: &io::Error) {
+    if unsent.may_be_told() {
+        let failure = SysError(error);
+        note_in_files(Level::Error, format_args!("send() failed {failure} while logging to syslog, server: {server}"));
     }
 }
 

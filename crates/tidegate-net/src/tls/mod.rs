@@ -27,6 +27,7 @@ use rustls::{
 };
 
 mod early;
+mod gone;
 mod parked;
 mod records;
 #[cfg(test)]
@@ -36,6 +37,7 @@ pub(crate) use parked::ParkedTls;
 
 use self::{
     early::Early,
+    gone::{forget_unsent, is_done_for, is_gone},
     records::{Listener, Records},
 };
 
@@ -366,7 +368,10 @@ impl TlsStream {
         loop {
             // Behind the client's first message there may be more already.
             self.process(conn)?;
-            ready!(self.poll_send(cx, conn))?;
+            match ready!(self.poll_send(cx, conn)) {
+                Err(error) if is_done_for(conn) && is_gone(&error) => forget_unsent(conn),
+                sent => sent?,
+            }
             if !conn.is_handshaking() || self.early.borrow().is_any {
                 return Poll::Ready(Ok(()));
             }

@@ -1,0 +1,22 @@
+//! A peer that is gone when the handshake has told all that counts.
+
+use std::io;
+
+use rustls::{Connection, ProtocolVersion};
+
+/// Whether all that a server still has to say is what the client may do without: the tickets of TLS 1.3.
+pub(super) fn is_done_for(conn: &Connection) -> bool {
+    matches!(conn, Connection::Server(_))
+        && !conn.is_handshaking()
+        && conn.protocol_version() == Some(ProtocolVersion::TLSv1_3)
+}
+
+/// Whether the peer takes nothing more. What it has said before may still wait to be read.
+pub(super) fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
+/// Drops the records that wait: whoever reads on must not fail for want of somebody who takes them.
+pub(super) fn forget_unsent(conn: &mut Connection) {
+    while conn.wants_write() && conn.write_tls(&mut io::sink()).is_ok() {}
+}
