@@ -160,6 +160,7 @@ pub(crate) struct EngineInner {
     /// The locks of GET_LOCK().
     pub(crate) locks: Arc<crate::locks::Locks>,
     pub(crate) transactions: Arc<Transactions>,
+    pub(crate) calm: Arc<crate::redefinition::Calm>,
     /// What SET GLOBAL has set.
     pub(crate) globals: crate::variables::Globals,
 }
@@ -281,6 +282,7 @@ impl Engine {
                 accounts: Arc::new(accounts),
                 locks: Arc::default(),
                 transactions,
+                calm: Arc::default(),
                 globals: crate::variables::Globals::default(),
             }),
         })

@@ -1,6 +1,11 @@
-//! When the definitions of a schema change: its file has the new ones a moment before its catalogue shows them.
+//! When the definitions of a schema change: its file has the new ones a moment before its catalogue shows them. And how others get
+//! to their end beside those who define things without pause.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::pin::pin;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
 
 use tokio::sync::{Notify, futures::Notified};
 
@@ -48,6 +53,49 @@ impl Drop for Redefining<'_> {
     fn drop(&mut self) {
         self.0.runs.store(false, Ordering::Release);
         self.0.over.notify_waiters();
+    }
+}
+
+/// Statements that have met new definitions again and again, each time they had waited for the right to write.
+#[derive(Default)]
+pub(crate) struct Calm {
+    wanted: AtomicUsize,
+    over: Notify,
+}
+
+/// Nobody begins to define anything until this is dropped.
+pub(crate) struct Calmed(Arc<Calm>);
+
+impl Calm {
+    /// Has those wait who are about to define something.
+    pub(crate) fn keep(self: &Arc<Self>) -> Calmed {
+        self.wanted.fetch_add(1, Ordering::SeqCst);
+        Calmed(Arc::clone(self))
+    }
+
+    /// Waits until nobody wants calm.
+    pub(crate) async fn over(&self) {
+        loop {
+            let mut over = pin!(self.over.notified());
+            over.as_mut().enable();
+            if self.wanted.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            over.await;
+        }
+    }
+
+    /// Whether somebody does.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::SeqCst) > 0
+    }
+}
+
+impl Drop for Calmed {
+    fn drop(&mut self) {
+        if self.0.wanted.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.over.notify_waiters();
+        }
     }
 }
 

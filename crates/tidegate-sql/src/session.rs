@@ -123,7 +123,10 @@ pub(crate) struct Prepared {
 }
 
 /// How often a statement is planned whose tables others change while it waits to write.
-const ATTEMPTS_MAX: usize = 10;
+const ATTEMPTS_MAX: usize = 100;
+/// After so many of them nobody begins to define anything until the statement has ended: those who do so without pause would stand
+/// in front of it each time.
+const ATTEMPTS_BEFORE_CALM: usize = 3;
 
 thread_local! {
     static SCRATCH: RefCell<Normalised> = RefCell::default();
@@ -166,6 +169,11 @@ impl Session {
     /// The tables that the last statement has read, as schema and name.
     pub fn tables_read(&self) -> &[(String, String)] {
         self.core.last_query.as_ref().map_or(&[], |plan| &plan.read_names)
+    }
+
+    /// Which definitions the current schema has: its number, and one that changes with them. Zeros if there is no schema.
+    pub fn definitions(&self) -> (u64, u64) {
+        self.core.schema.as_ref().map_or((0, 0), |schema| (schema.id, schema.version()))
     }
 
     /// The name of the current schema, empty if there is none.
@@ -320,7 +328,7 @@ impl Core {
         self.begin_attempts();
         let begun = self.env.begun();
         self.renew_schema();
-        let mut attempts = 1;
+        let (mut attempts, mut calmed) = (1, None);
         loop {
             self.begin_reads();
             match attempt(self) {
@@ -328,6 +336,9 @@ impl Core {
                     if error.code == errors::DEFINITION_CHANGED && attempts < ATTEMPTS_MAX =>
                 {
                     attempts += 1;
+                    if attempts > ATTEMPTS_BEFORE_CALM && calmed.is_none() {
+                        calmed = Some(self.engine.calm.keep());
+                    }
                 }
                 Err(QueryError::Server(error)) if error.code == errors::STOPPED => {
                     self.wait_to_go_on()?;

@@ -72,6 +72,7 @@ async fn look(session: &mut PooledSession) -> Vec<String> {
         "INSERT INTO u (n) VALUES (1)",
         "DELETE FROM u",
         "SELECT GROUP_CONCAT(REPEAT('x', 3)) FROM v",
+        "CREATE TEMPORARY TABLE hidden (n INT)",
     ] {
         seen.push(format!("{sql}: {}", run(session, sql).await));
     }

@@ -81,7 +81,7 @@ pub(crate) struct State {
 #[derive(Debug)]
 pub(crate) struct Accounts {
     /// Grows with each change, behind it.
-    version: AtomicU64,
+    version: Arc<AtomicU64>,
     state: Mutex<Arc<State>>,
     configured: Mutex<Vec<ConfiguredUser>>,
     /// Held while a change is on its way to the disk.
@@ -195,7 +195,7 @@ impl Accounts {
         let mut state = accounts_file::read(&directory.path)?;
         state.configure(users);
         Ok(Self {
-            version: AtomicU64::new(1),
+            version: Arc::new(AtomicU64::new(1)),
             state: Mutex::new(Arc::new(state)),
             configured: Mutex::new(users.to_vec()),
             changing: Arc::default(),
@@ -206,7 +206,7 @@ impl Accounts {
     #[cfg(test)]
     pub(crate) fn for_tests() -> Self {
         Self {
-            version: AtomicU64::new(1),
+            version: Arc::new(AtomicU64::new(1)),
             state: Mutex::default(),
             configured: Mutex::default(),
             changing: Arc::default(),
@@ -217,6 +217,11 @@ impl Accounts {
     #[inline]
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
+    }
+
+    /// The version as it changes, for those who have to see that.
+    pub(crate) fn shared_version(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.version)
     }
 
     /// All accounts as they are.

@@ -1,11 +1,14 @@
 //! Temporary tables: ordinary tables under a name that only their session knows.
 //!
-//! The name begins with `#tmp`, a word for the process and the session's number. What a session or an earlier process
+//! The name begins with `#tmp`, a word for the process and a number that no table before had. What a session or an earlier process
 //! has left behind is dropped by the next change of definitions in the schema.
 
 use std::{
     path::PathBuf,
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::{
+        Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use super::{Res, internal, schema_of};
@@ -21,7 +24,7 @@ use crate::{
 /// Tables of sessions that have ended: the schema's file and the name.
 static LEFT: Mutex<Vec<(PathBuf, String)>> = Mutex::new(Vec::new());
 
-/// A word for this process: its numbers of sessions begin anew with each.
+/// A word for this process: the numbers begin anew with each.
 fn token() -> &'static str {
     static TOKEN: OnceLock<String> = OnceLock::new();
     TOKEN.get_or_init(|| {
@@ -33,9 +36,10 @@ fn token() -> &'static str {
     })
 }
 
-/// The name under which a session keeps its table.
-pub(super) fn hidden_name(core: &Core, name: &str) -> String {
-    format!("#tmp.{}.{}.{name}", token(), core.env.connection_id)
+/// A name under which a session keeps a table: what it had before it was reset may still be there.
+fn hidden_name(name: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    format!("#tmp.{}.{}.{name}", token(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Whether a name is that of a temporary table.
@@ -76,7 +80,7 @@ pub(super) fn create(core: &Core, name: &TableName) -> Res<TableName> {
     if core.env.temporary(&schema.name, &name.name).is_some() {
         return Err(errors::table_exists(&name.name));
     }
-    Ok(TableName { schema: Some(schema.name.clone()), name: hidden_name(core, &name.name) })
+    Ok(TableName { schema: Some(schema.name.clone()), name: hidden_name(&name.name) })
 }
 
 /// Drops what nobody can reach any more, in the transaction of another change.
@@ -89,16 +93,15 @@ pub(super) fn sweep(conn: &Conn, catalog: &Catalog, schema: &Schema) -> Res<()> 
     }
     let own = format!("#tmp.{}.", token());
     let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    // Those that this change drops stay in the list until it is certain that they are gone.
+    left.retain(|(path, name)| *path != schema.path || catalog.tables.values().any(|table| table.name == *name));
     for table in catalog.tables.values().filter(|table| is_hidden(&table.name)) {
-        let given_up = left.iter().position(|(path, name)| *path == schema.path && *name == table.name);
-        if table.name.starts_with(&own) && given_up.is_none() {
+        let is_given_up = left.iter().any(|(path, name)| *path == schema.path && *name == table.name);
+        if table.name.starts_with(&own) && !is_given_up {
             continue;
         }
         conn.execute(&format!("DROP TABLE IF EXISTS t{}", table.id)).map_err(internal)?;
         catalog::remove(conn, table.id).map_err(internal)?;
-        if let Some(at) = given_up {
-            left.swap_remove(at);
-        }
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! A temporary table that is made or dropped within a transaction is so at once, in a short transaction of its own, and stays so
 //! when the open one is rolled back, as in MariaDB. The open transaction goes on with a snapshot that knows of it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tidegate_rows::{QueryError, Sink};
 
@@ -15,8 +15,12 @@ use crate::{
     exec::params::Text,
     parse::{self, Statement},
     store::{private::watch::Watch, writer::WriteGuard},
+    task,
     waits::Kind,
 };
+
+/// The longest wait before something is defined while others want calm.
+const CALM_MAX: Duration = Duration::from_secs(1);
 
 impl Core {
     /// Runs a statement that defines something.
@@ -44,7 +48,10 @@ impl Core {
         };
         let goes_on = (drops || creates.is_some()) && self.transaction.is_some();
         match creates {
-            _ if !goes_on => self.commit_open()?,
+            _ if !goes_on => {
+                self.commit_open()?;
+                self.wait_for_calm()?;
+            }
             Some(schema) => {
                 let schema = schema.map(|name| self.engine.schema(&name)).transpose()?.or_else(|| self.schema.clone());
                 self.stand_aside(&schema.ok_or_else(errors::no_database)?, None)?;
@@ -69,6 +76,18 @@ impl Core {
             None => {}
         }
         Ok(())
+    }
+
+    /// Lets statements go first that definitions have kept from their end, which may take a moment. With nothing in hand that they
+    /// could wait for, but tables that the session has locked.
+    fn wait_for_calm(&self) -> Res<()> {
+        if !self.engine.calm.is_wanted() {
+            return Ok(());
+        }
+        match task::block_on(tokio::time::timeout(CALM_MAX, self.engine.calm.over())) {
+            Ok(_) => Ok(()),
+            Err(task::Cancelled) => Err(errors::interrupted()),
+        }
     }
 
     /// Has the open transaction, if there is one, not hold a schema's write lock, which is kept for what the session is about to

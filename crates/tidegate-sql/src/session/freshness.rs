@@ -12,6 +12,8 @@ use crate::{catalog::TableState, engine::Schema, exec::Plan};
 #[derive(Debug, Clone)]
 pub struct Freshness {
     settings: (Arc<AtomicU64>, u64),
+    /// By which it was found that the session, and whoever has defined views that it read, may do so.
+    accounts: (Arc<AtomicU64>, u64),
     schemas: Box<[Weak<Schema>]>,
     tables: Box<[(Arc<TableState>, u64)]>,
 }
@@ -47,11 +49,12 @@ impl Seen {
 
 impl Freshness {
     /// Whether the statements would give the same result in a new session: no commit or definition has changed what they have
-    /// read, and new sessions begin with the same settings. Costs no lock. A commit is seen here before it is acknowledged.
+    /// read, accounts may do what they could, and new sessions begin with the same settings. Costs no lock. A commit is seen here before it is acknowledged.
     #[inline]
     pub fn holds(&self) -> bool {
-        let (settings, begun_with) = &self.settings;
-        settings.load(Ordering::Acquire) == *begun_with
+        let is_same = |(now, then): &(Arc<AtomicU64>, u64)| now.load(Ordering::Acquire) == *then;
+        is_same(&self.settings)
+            && is_same(&self.accounts)
             && self.tables.iter().all(|(state, version)| state.version.load(Ordering::Acquire) == *version)
             && self.schemas.iter().all(|schema| schema.upgrade().is_some_and(|schema| !schema.is_closed()))
     }
@@ -78,6 +81,7 @@ impl Session {
         let (_, settings) = self.core.engine.globals.version();
         Some(Freshness {
             settings: (Arc::clone(settings), self.core.env.begun_with),
+            accounts: (self.core.env.accounts.shared_version(), self.core.env.rights_version()),
             schemas: watched.seen.schemas.iter().map(Arc::downgrade).collect(),
             tables: watched.seen.tables.clone().into(),
         })

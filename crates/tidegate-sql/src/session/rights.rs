@@ -29,6 +29,11 @@ impl Env {
         (self.rights.kind.get(), self.rights.version.get())
     }
 
+    /// The version of the accounts by which that was worked out last.
+    pub(crate) fn rights_version(&self) -> u64 {
+        self.rights.version.get()
+    }
+
     /// What the session may do.
     pub(crate) fn access(&self) -> Rc<Access> {
         self.rights();

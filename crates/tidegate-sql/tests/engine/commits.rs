@@ -280,3 +280,22 @@ fn acknowledged_commits_have_been_heard_of_on_all_threads() {
         }
     });
 }
+
+#[tokio::test]
+async fn a_result_is_no_longer_fresh_when_accounts_have_changed() {
+    let fixture = Fixture::new("definer");
+    let mut session = fixture.session().await;
+    run(&mut session, TABLES).await;
+    run(&mut session, "CREATE USER d; GRANT SELECT ON test.* TO d").await;
+    run(&mut session, "CREATE DEFINER = d SQL SECURITY DEFINER VIEW of_d AS SELECT n FROM a").await;
+    for (sql, code) in [("REVOKE SELECT ON test.* FROM d", 1356), ("DROP USER d", 1449)] {
+        let mut reader = fixture.session().await;
+        reader.watch_tables();
+        let known = try_run(&mut reader, "SELECT n FROM of_d").await.is_ok();
+        let freshness = reader.freshness();
+        assert_eq!(freshness.as_ref().is_some_and(|freshness| freshness.holds()), known, "{sql}");
+        run(&mut session, sql).await;
+        assert!(!freshness.is_some_and(|freshness| freshness.holds()), "{sql}");
+        assert_eq!(super::code(&mut reader, "SELECT n FROM of_d").await, code, "{sql}");
+    }
+}

@@ -86,3 +86,43 @@ fn a_transaction_that_only_reads_makes_no_tables() {
         assert_eq!(run(&mut a, "CREATE TEMPORARY TABLE y (a INT)").await, Err(1792));
     });
 }
+
+#[test]
+fn statements_come_to_their_end_beside_those_who_define_tables_without_pause() {
+    local(async {
+        let fixture = Fixture::new("temporary-without-pause", TABLE).await;
+        let is_over = std::rc::Rc::new(std::cell::Cell::new(false));
+        let define =
+            ["CREATE TEMPORARY TABLE x (a INT); DROP TEMPORARY TABLE x", "CREATE OR REPLACE VIEW w AS SELECT 1"];
+        let defining: Vec<_> = (0..6)
+            .map(|number| {
+                let (mut session, is_over) = (fixture.session(), is_over.clone());
+                tokio::task::spawn_local(async move {
+                    while !is_over.get() {
+                        ok(run(&mut session, define[number % 2]).await);
+                    }
+                })
+            })
+            .collect();
+        let changing: Vec<_> = (1..4)
+            .map(|id| {
+                let mut session = fixture.session();
+                tokio::task::spawn_local(async move {
+                    for _ in 0..20 {
+                        ok(run(&mut session, &format!("UPDATE t SET n = n + 1 WHERE id = {id}")).await);
+                        ok(run(&mut session, "INSERT INTO t VALUES (9, 9, 9) ON DUPLICATE KEY UPDATE n = n + 1").await);
+                        ok(run(&mut session, "BEGIN; DELETE FROM t WHERE id = 8; SELECT 1; COMMIT").await);
+                    }
+                })
+            })
+            .collect();
+        for changing in changing {
+            changing.await.unwrap();
+        }
+        is_over.set(true);
+        for defining in defining {
+            defining.await.unwrap();
+        }
+        assert_eq!(ok(run(&mut fixture.session(), "SELECT n FROM t ORDER BY id").await), [30, 40, 50, 68]);
+    });
+}
