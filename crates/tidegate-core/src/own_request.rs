@@ -26,7 +26,7 @@ use crate::{
 pub struct Answer {
     /// The status of the response; 0 where there is none.
     pub status: u16,
-    /// The body; `None` if it broke off or is larger than `subrequest_capture_max`, and the log says so.
+    /// The body, empty if nobody wants it; `None` if it broke off or is larger than `subrequest_capture_max`, and the log says so.
     pub body: Option<Bytes>,
 }
 
@@ -42,11 +42,12 @@ impl Drop for Main {
 }
 
 /// Makes a request of a server of this worker's configuration and answers what it answers. `head` is the text of the request's head,
-/// as HTTP/1.1 has it. Its line stands in the access log. May be dropped: the request ends then.
+/// as HTTP/1.1 has it. Its line stands in the access log. The answer's body is kept if `wants_body`, else thrown away as it comes. May be
+/// dropped: the request ends then.
 ///
 /// # Errors
 /// The head is none, or there is no worker; as a sentence.
-pub async fn request(server: ServerId, head: &[u8], body: Bytes) -> Result<Answer, String> {
+pub async fn request(server: ServerId, head: &[u8], body: Bytes, wants_body: bool) -> Result<Answer, String> {
     let worker = worker::current().ok_or("no worker")?;
     worker.count_request();
     let main = Main(main_request(server, head)?);
@@ -58,7 +59,8 @@ pub async fn request(server: ServerId, head: &[u8], body: Bytes) -> Result<Answe
         method: Some(main.0.method.get()),
         body: Some(body.to_vec()),
         variables: VariableSharing::Fresh,
-        capture: true,
+        capture: wants_body,
+        discard: !wants_body,
         ..Options::default()
     };
     let sub = Subrequest::new(&main.0, &path, &args, options).map_err(|error| error.to_string())?;
@@ -83,7 +85,7 @@ fn main_request(server: ServerId, text: &[u8]) -> Result<Rc<Request>, String> {
     let request = unshared(&mut req);
     request.attach(Client::http1(conn));
     request.start_ms.set(clock::steady_ms());
-    let limits = HeadLimits { large_buffer_bytes: text.len(), ..HeadLimits::default() };
+    let limits = HeadLimits { large_buffer_bytes: text.len(), fields_max: text.len(), ..HeadLimits::default() };
     let options = HeadOptions { underscores_in_headers: true, ..HeadOptions::default() };
     let head = request.head.get_mut();
     match parse_request(text, &limits, &options, head) {

@@ -362,3 +362,103 @@ fn no_commit_exceeds_a_limit_with_many_publishers() {
     check_counts(port, "news");
     finish(site);
 }
+
+/// Runs `busy` on so many threads until `wanted` has ended.
+fn beside(threads: usize, busy: impl Fn(usize) + Sync, wanted: impl FnOnce()) {
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for number in 0..threads {
+            scope.spawn({
+                let (is_over, busy) = (&is_over, &busy);
+                move || {
+                    while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                        busy(number);
+                    }
+                }
+            });
+        }
+        wanted();
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn more_publishers_than_messages_that_can_leave() {
+    let site = started("");
+    let port = site.port;
+    for overflow in ["drop_oldest", "dead_letter"] {
+        set(port, overflow, &format!("length_max=3&overflow={overflow}"));
+        std::thread::scope(|scope| {
+            for number in 0..24 {
+                scope.spawn(move || {
+                    for message in 0..8 {
+                        assert_eq!(post(port, overflow, &format!("{number}.{message}")).0, 200);
+                    }
+                });
+            }
+        });
+        check_counts(port, overflow);
+        assert_eq!(bodies(port, overflow, 0).len(), 3);
+    }
+    finish(site);
+}
+
+#[test]
+fn a_queue_is_full_whatever_happens_to_others() {
+    let site = started("");
+    let port = site.port;
+    set(port, "held", "length_max=2&overflow=drop_oldest");
+    set(port, "busy", "length_max=50&overflow=drop_oldest");
+    assert_eq!([post(port, "held", "1").0, post(port, "held", "2").0], [200, 200]);
+    let held = [pull(port, "held"), pull(port, "held")];
+    beside(
+        4,
+        |_| assert_eq!(post(port, "busy", "x").0, 200),
+        || {
+            for _ in 0..20 {
+                assert_eq!(post(port, "held", "3"), full("held", 2));
+            }
+        },
+    );
+    assert_eq!(post(port, &format!("held/ack?receipt={}", held[0].1), "").0, 200);
+    assert_eq!(post(port, "held", "3").0, 200);
+    finish(site);
+}
+
+#[test]
+fn a_unique_message_is_found_however_many_publish_it() {
+    let site = started("");
+    let port = site.port;
+    let publish = || assert_eq!(post(port, "once?unique=k", "x").0, 200);
+    beside(
+        6,
+        |_| publish(),
+        || {
+            for _ in 0..60 {
+                let (_, receipt) = pull(port, "once");
+                assert_eq!(post(port, &format!("once/ack?receipt={receipt}"), "").0, 200);
+            }
+        },
+    );
+    check_counts(port, "once");
+    finish(site);
+}
+
+#[test]
+fn emptying_a_queue_ends_while_messages_come() {
+    let site = started("");
+    let port = site.port;
+    let batch: Vec<Value> = (0..50).map(|number| json!({ "body": "x", "priority": number % 3 })).collect();
+    let batch = Value::from(batch).to_string();
+    beside(
+        6,
+        |_| assert_eq!(post(port, "rush/batch", &batch).0, 200),
+        || {
+            for _ in 0..5 {
+                assert_eq!(ask(port, "DELETE", "rush", "").0, 200);
+            }
+        },
+    );
+    check_counts(port, "rush");
+    finish(site);
+}

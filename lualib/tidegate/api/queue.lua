@@ -7,6 +7,8 @@ local next, select, unpack, require, error, format = next, select, unpack, requi
 local settle, fail, sql = base.settle, base.fail, base.sql
 local exiting = ngx.worker.exiting
 
+-- Messages of one pull.
+local PULLED_MAX = 100
 -- The longest time that a subscription waits without looking whether its worker is to end, in seconds.
 local ROUND = 10
 
@@ -26,7 +28,11 @@ local function checked(options, name)
         end
         local fields = {}
         for field, value in pairs(headers) do
-            fields[tostring(field)] = tostring(value)
+            local kind = type(value)
+            if type(field) ~= "string" or kind ~= "string" and kind ~= "number" and kind ~= "boolean" or value ~= value then
+                return fail("bad option \"headers\" (texts by their names expected)")
+            end
+            fields[field] = tostring(value)
         end
         headers = next(fields) and require("cjson").encode(fields) or nil
     end
@@ -35,8 +41,12 @@ local function checked(options, name)
             if option ~= "priority" and option ~= "delay" and option ~= "ttl" and option ~= "result" then
                 return fail("unknown option \"" .. tostring(option) .. "\"")
             end
-            if not tonumber(value) or tonumber(value) < 0 or tonumber(value) ~= tonumber(value) then
+            local number = tonumber(value)
+            if not number or number < 0 or number ~= number then
                 return fail("bad option \"" .. option .. "\" (a number from 0 on expected)")
+            end
+            if option == "priority" and number % 1 ~= 0 then
+                return fail("bad option \"priority\" (a whole number expected)")
             end
         end
     end
@@ -111,7 +121,16 @@ function _M.pull(queue, options)
         return fail("bad argument #2 to 'pull' (table expected, got " .. type(options) .. ")")
     end
     options = options or {}
-    return messages_of(queue, settle(native.pull(queue, options.max or 1, options.wait or 0, options.lease)))
+    for option in pairs(options) do
+        if option ~= "max" and option ~= "wait" and option ~= "lease" then
+            return fail("unknown option \"" .. tostring(option) .. "\"")
+        end
+    end
+    local max = options.max == nil and 1 or tonumber(options.max)
+    if not max or max % 1 ~= 0 or max < 1 or max > PULLED_MAX then
+        return fail("bad option \"max\" (a whole number from 1 to " .. PULLED_MAX .. " expected)")
+    end
+    return messages_of(queue, settle(native.pull(queue, max, options.wait or 0, options.lease)))
 end
 
 -- Receipts of messages, or of receipts.

@@ -45,7 +45,8 @@ fn queue(lua: &mut Lua) -> Result<Result<Queue, String>, LuaError> {
 }
 
 fn text(lua: &mut Lua, index: i32) -> Result<String, LuaError> {
-    Ok(String::from_utf8_lossy(lua.check_bytes(index)?).into_owned())
+    let text = std::str::from_utf8(lua.check_bytes(index)?);
+    text.map(str::to_owned).map_err(|_| LuaError::new("a queue takes names, keys and headers in UTF-8"))
 }
 
 /// Seconds; `None` for nil.

@@ -11,6 +11,7 @@ use super::{
     answer::{Refused, send, write_list, write_message},
     api::{Call, Failure, count},
     counts::{Count, Spot},
+    gather::number,
     limits::Overflow,
     message::time_ms,
     ordering::without_key,
@@ -23,6 +24,8 @@ use super::{
 const TOGETHER_MAX: usize = 256;
 /// The longest limit of a queue: what all systems count up to.
 const LENGTH_MAX: usize = u32::MAX as usize;
+/// No message has a higher number: those are counted from 1 by the database.
+const NUMBER_MAX: u64 = i64::MAX as u64;
 
 /// `GET NAME`
 pub(super) async fn statistics(call: Call) -> Result<Step, Failure> {
@@ -199,6 +202,13 @@ fn is_meant(only: &[u64], place: &Place) -> bool {
     only.is_empty() || only.contains(&place.id)
 }
 
+/// Where to go on behind these messages, of which those that are newer than `newest` do not count: the next priority, when such ones
+/// are all that is left of this one. Otherwise it would never end where messages come fast enough.
+fn following(places: &[Place], last: Place, newest: u64) -> Place {
+    let is_passed = places.iter().any(|place| place.priority == last.priority && place.id > newest);
+    if is_passed { Place { id: NUMBER_MAX, ..last } } else { last }
+}
+
 /// Of a table with the filter column `state` the rows in this one.
 pub(super) fn in_state(state: i64) -> Filter<'static> {
     let test = Test::Compares(Comparison::Equal);
@@ -216,7 +226,17 @@ impl Store {
         Ok(self.home.counts.of(queue))
     }
 
-    /// Deletes the messages in a state that nobody has; only those of these numbers if there are any.
+    /// The highest number that a message has; 0 if there is none.
+    async fn newest(&self) -> Result<u64, StoreError> {
+        let key = [Value::Uint(NUMBER_MAX)];
+        let rows = Rows { limit: 1, ..Rows::new(Comparison::AtMost, &key) };
+        let open = self.open().await?;
+        let tables = open.tables.clone();
+        let found = self.carry_out(open, &[(&tables.keys, Request::Find(rows))]).await?;
+        Ok(found.rows.first().map_or(0, |row| number(row.first())))
+    }
+
+    /// Deletes the messages in a state that nobody has and that are there now; only those of these numbers if there are any.
     ///
     /// # Errors
     /// Storage errors; some may be deleted then.
@@ -235,11 +255,13 @@ impl Store {
         is_wanted: impl Fn(&Place) -> bool,
     ) -> Result<u64, StoreError> {
         let (mut after, mut deleted) = (None, 0);
+        let newest = self.newest().await?;
         loop {
             let places = self.places(queue, state, after, TOGETHER_MAX as u64).await?;
             let Some(last) = places.last() else { return Ok(deleted) };
-            after = Some(*last);
-            let free: Vec<u64> = places.iter().filter(|place| is_wanted(place)).map(|place| place.id).collect();
+            after = Some(following(&places, *last, newest));
+            let is_wanted = |place: &&Place| place.id <= newest && is_wanted(place);
+            let free: Vec<u64> = places.iter().filter(is_wanted).map(|place| place.id).collect();
             deleted += self.with_room(async || self.delete_together(queue, state, &free).await).await?;
             self.home.waiters.tell(places.iter().map(|place| place.id));
         }
@@ -273,12 +295,13 @@ impl Store {
 
     async fn resend_now(&self, queue: &str, only: &[u64]) -> Result<u64, StoreError> {
         let (mut after, mut resent): (Option<Place>, u64) = (None, 0);
+        let newest = self.newest().await?;
         let changes = [Change::Set(Value::Int(READY)), Change::Set(Value::Null), Change::Set(Value::Int(0))];
         loop {
             let places = self.places(queue, DEAD, after, TOGETHER_MAX as u64).await?;
             let Some(last) = places.last() else { return Ok(resent) };
-            after = Some(*last);
-            let meant = || places.iter().filter(|place| is_meant(only, place));
+            after = Some(following(&places, *last, newest));
+            let meant = || places.iter().filter(|place| place.id <= newest && is_meant(only, place));
             let keys: Vec<[Value<'_>; 1]> = meant().map(|place| [Value::Uint(place.id)]).collect();
             let filters = [in_state(DEAD), without_key()];
             let rows = |key| Rows { filters: &filters, ..Rows::with_key(key) };

@@ -16,18 +16,19 @@ use std::{
     collections::{BTreeSet, HashMap},
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
 };
 
 use tidegate_queue::Place;
 use tidegate_rows::{Execute, Statement};
 use tidegate_sql::Session;
-use tokio::sync::{Notify, OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard, futures::Notified};
+use tokio::sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::{
     gather::{Gather, bytes, number},
     limits::{Limits, Overflow},
+    line::Lines,
     store::{Home, Store, StoreError},
     tables::{BLOCKED, DEAD, DELAYED, READY},
 };
@@ -73,6 +74,8 @@ struct Known {
     taken: u64,
     /// Messages that make room for them.
     leaving: Excess,
+    /// How often somebody has filled room that was taken, or has given it back.
+    filled: u64,
 }
 
 /// The counts of all queues of a directory.
@@ -81,10 +84,8 @@ pub(super) struct Counts {
     first: OnceCell<()>,
     gate: RwLock<()>,
     known: Mutex<HashMap<String, Known>>,
-    /// Somebody has filled the room that was taken, or has given it back.
-    filled: Notify,
-    /// How often.
-    filled_count: AtomicU64,
+    /// Those who wait for room.
+    pub(super) lines: Lines,
     /// The tables are other ones than those of which messages were counted.
     is_forgotten: AtomicBool,
 }
@@ -167,6 +168,7 @@ impl Known {
         self.taken = self.taken.saturating_sub(messages);
         self.leaving.messages = self.leaving.messages.saturating_sub(excess.messages);
         self.leaving.dead = self.leaving.dead.saturating_sub(excess.dead);
+        self.filled += 1;
     }
 }
 
@@ -218,14 +220,9 @@ impl Counts {
         counting.await.map(drop)
     }
 
-    /// Waits until somebody has filled room or given it back.
-    pub(super) fn room_filled(&self) -> Notified<'_> {
-        self.filled.notified()
-    }
-
-    /// How often somebody has done so.
-    pub(super) fn rooms_filled(&self) -> u64 {
-        self.filled_count.load(Ordering::SeqCst)
+    /// How often somebody has filled room of a queue, or given it back, as far back as somebody has had room there.
+    pub(super) fn rooms_filled(&self, queue: &str) -> u64 {
+        self.known().get(queue).map_or(0, |known| known.filled)
     }
 
     /// Waits until nobody changes messages. Nobody begins to as long as this is held.
@@ -247,7 +244,7 @@ impl Counts {
         let count = counted.first().map(|(_, count)| *count).unwrap_or_default();
         // Whoever had taken room has gone, or has filled it.
         self.known().insert(queue.to_owned(), Known::of(count));
-        self.filled.notify_waiters();
+        self.lines.filled(queue);
         Ok(())
     }
 
@@ -263,7 +260,7 @@ impl Counts {
         let counted = counted(session, None).await?;
         *self.known() = counted.into_iter().map(|(queue, count)| (queue, Known::of(count))).collect();
         self.is_forgotten.store(false, Ordering::Relaxed);
-        self.filled.notify_waiters();
+        self.lines.all_filled();
         Ok(())
     }
 }
@@ -389,11 +386,11 @@ impl Changing<'_> {
     }
 
     fn end(&mut self, moves: &[(String, Option<Spot>, Option<Spot>)]) {
-        let has_room = !self.room.is_empty();
+        let room = std::mem::take(&mut self.room);
         let mut known = self.home.counts.known();
-        for (queue, messages, excess) in self.room.drain(..) {
-            if let Some(known) = known.get_mut(&queue) {
-                known.give_back(messages, excess);
+        for (queue, messages, excess) in &room {
+            if let Some(known) = known.get_mut(queue) {
+                known.give_back(*messages, *excess);
             }
         }
         for (queue, from, to) in moves {
@@ -415,10 +412,7 @@ impl Changing<'_> {
             }
         }
         drop(known);
-        if has_room {
-            self.home.counts.filled_count.fetch_add(1, Ordering::SeqCst);
-            self.home.counts.filled.notify_waiters();
-        }
+        room.iter().for_each(|(queue, ..)| self.home.counts.lines.filled(queue));
     }
 }
 

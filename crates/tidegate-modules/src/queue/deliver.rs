@@ -173,6 +173,7 @@ pub(super) fn start() -> Result<(), String> {
                 delivery: delivery.clone(),
                 places: places(delivery, &server.name.to_string()),
                 time_max: conf.lease(),
+                result_max: conf.message_bytes_max(),
             };
             tokio::task::spawn_local(Rc::new(courier).run());
         }
@@ -197,6 +198,8 @@ struct Courier {
     places: Arc<Semaphore>,
     /// How long a location may take.
     time_max: Duration,
+    /// The most bytes of a result.
+    result_max: usize,
 }
 
 impl Courier {
@@ -257,8 +260,11 @@ impl Courier {
     async fn deliver(&self, worker: &Rc<Worker>, place: OwnedSemaphorePermit, lease: Lease, message: Message) {
         let hold = worker.hold();
         let head = self.head(&message);
-        let request = own_request::request(self.server, &head, message.body.clone());
+        let request = own_request::request(self.server, &head, message.body.clone(), message.has_result);
         let outcome = match tokio::time::timeout(self.time_max, request).await {
+            Ok(Ok(Answer { status: 200..300, body: Some(body) })) if body.len() > self.result_max => {
+                Err(format!("the result is larger than queue_message_size_max ({} bytes)", self.result_max))
+            }
             Ok(Ok(Answer { status: 200..300, body: Some(body) })) => Ok(body),
             Ok(Ok(Answer { body: None, .. })) => Err("the answer broke off".to_owned()),
             Ok(Ok(Answer { status, .. })) => Err(format!("status {status}")),

@@ -1,6 +1,7 @@
 //! Limits of queues: how many messages there may be, for how long, and what happens beyond that.
 
 use std::cell::{Cell, RefCell};
+use std::pin::pin;
 
 use tidegate_queue::{Lease, Place};
 use tidegate_rows::{Param, QueryError, Value};
@@ -10,6 +11,7 @@ use super::{
     Conf,
     counts::{Changing, Excess, Spot},
     gather::{Gather, number},
+    line::Turn,
     message::millis,
     ordering::{Keyed, ended},
     publish::Target,
@@ -197,28 +199,27 @@ impl Victim {
     /// Makes room in the session's transaction.
     ///
     /// # Errors
-    /// Those of the statement.
-    pub(super) async fn leave(&self, open: &mut Open, changing: &mut Changing<'_>) -> Result<(), QueryError> {
+    /// [`StoreError::HasGone`] if it had gone before it was claimed; those of the statement.
+    async fn leave(&self, open: &mut Open, changing: &mut Changing<'_>) -> Result<(), StoreError> {
         let tables = open.tables.clone();
         let key = [Value::Uint(self.lease.message())];
         let dead = Dies::new(REASON_FULL);
         if self.dies {
             let dying = Request::Revise(Rows::with_key(&key), &dead);
             open.session.run_request(&tables.die, &dying, &mut Gather::default()).await?;
-            if let (from @ Some(spot), queue) = (dead.from.get(), &self.queue) {
-                changing.moved(queue, from, Some(Spot { state: DEAD, ..spot }));
-            }
-            return dead.pass_on(open, self.lease.message(), changing).await;
+            let spot = dead.from.get().ok_or(StoreError::HasGone)?;
+            changing.moved(&self.queue, Some(spot), Some(Spot { state: DEAD, ..spot }));
+            return Ok(dead.pass_on(open, self.lease.message(), changing).await?);
         }
         let mut deleted = Gather::default();
         let delete = Request::Delete(Rows::with_key(&key), Answer::OldRows);
         open.session.run_request(&tables.end, &delete, &mut deleted).await?;
-        let Some(row) = deleted.rows.first() else { return Ok(()) };
+        let row = deleted.rows.first().ok_or(StoreError::HasGone)?;
         changing.moved(&self.queue, spot_of(row), None);
-        match Keyed::of(row) {
-            Some(keyed) => ended(open, self.lease.message(), &keyed, changing).await,
-            None => Ok(()),
+        if let Some(keyed) = Keyed::of(row) {
+            ended(open, self.lease.message(), &keyed, changing).await?;
         }
+        Ok(())
     }
 }
 
@@ -247,7 +248,7 @@ impl Store {
         };
         let victim = |lease, state, dies| Victim { queue: queue.clone(), lease, state, dies };
         // Others may begin to store messages, and have stored them, while this one looks: those can make room then.
-        let filled = self.home.counts.rooms_filled();
+        let filled = self.home.counts.rooms_filled(queue);
         let others = changing.others_take_room(queue);
         let dead = self.oldest(queue, DEAD, excess.dead).await?;
         // Where there are not enough dead ones, some that would be are gone at once.
@@ -263,9 +264,9 @@ impl Store {
                 gone = gone.saturating_sub(1);
             }
         }
-        let others = others || changing.others_take_room(queue) || self.home.counts.rooms_filled() != filled;
+        let others = others || changing.others_take_room(queue) || self.home.counts.rooms_filled(queue) != filled;
         if left > 0 && others && limits.overflow != Overflow::Reject {
-            return Err(StoreError::RoomIsTaken);
+            return Err(StoreError::RoomIsTaken { queue: queue.clone() });
         }
         if left > 0 && !may_be_known {
             return Err(StoreError::Full { queue: queue.clone(), length_max: limits.length_max });
@@ -274,27 +275,35 @@ impl Store {
         Ok(Some(Room { queue, length_max, messages, victims, gone: Cell::new(0), lacking: left }))
     }
 
-    /// Does something that takes room, and does it again when others have filled theirs, or after a deadlock.
+    /// Does something that takes room, and does it again when others have filled theirs, when what was to make room has gone, or after
+    /// a deadlock.
     ///
     /// # Errors
-    /// Those of `attempt`, but [`StoreError::RoomIsTaken`].
+    /// Those of `attempt`, but [`StoreError::RoomIsTaken`] and [`StoreError::HasGone`].
     pub(super) async fn with_room<T>(
         &self,
         mut attempt: impl AsyncFnMut() -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let (mut is_waiting, mut deadlocks) = (false, 0);
+        let counts = &self.home.counts;
+        let (mut turn, mut deadlocks): (Option<Turn<'_>>, u32) = (None, 0);
         loop {
-            let filled = self.home.counts.room_filled();
-            tokio::pin!(filled);
-            if is_waiting {
-                // Before the look: what is filled meanwhile is heard of.
-                filled.as_mut().enable();
-            }
-            match attempt().await {
-                Err(StoreError::RoomIsTaken) if is_waiting => filled.await,
-                Err(StoreError::RoomIsTaken) => is_waiting = true,
-                Err(error) if error.is_deadlock() && deadlocks < DEADLOCKS_MAX => deadlocks += 1,
-                done => return done,
+            let filled = turn.as_ref().map(|turn| counts.rooms_filled(turn.queue()));
+            match (attempt().await, &turn) {
+                (Err(StoreError::RoomIsTaken { queue }), Some(now)) if now.queue() == queue => {
+                    let mut next = pin!(now.filled());
+                    next.as_mut().enable();
+                    // This attempt has given back what it had taken: it counts, too.
+                    if filled.is_some_and(|filled| counts.rooms_filled(&queue) == filled + 1) {
+                        next.await;
+                    }
+                }
+                (Err(StoreError::RoomIsTaken { queue }), _) => {
+                    drop(turn.take());
+                    turn = Some(counts.lines.stand(&queue).await);
+                }
+                (Err(StoreError::HasGone), _) => {}
+                (Err(error), _) if error.is_deadlock() && deadlocks < DEADLOCKS_MAX => deadlocks += 1,
+                (done, _) => return done,
             }
         }
     }

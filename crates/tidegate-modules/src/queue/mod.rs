@@ -21,6 +21,7 @@ mod desk;
 mod gather;
 mod keeper;
 mod limits;
+mod line;
 mod message;
 mod nq;
 mod ordering;

@@ -1,6 +1,7 @@
 //! Messages enter a queue.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use tidegate_queue::Place;
 use tidegate_rows::{QueryError, Value};
@@ -18,8 +19,11 @@ use super::{
 };
 use crate::database::schemas::execute;
 
-/// How often a message is stored whose unique key another one has that is gone when it is looked for.
-const ATTEMPTS_MAX: u32 = 5;
+/// How often a message is stored whose unique key another one has that is not there when it is looked for: its commit is under way,
+/// or it has come to its end.
+const ATTEMPTS_MAX: u32 = 40;
+/// The longest wait between two of them. The first one is a millisecond; each is twice as long as the one before.
+const ATTEMPT_PAUSE_MAX: Duration = Duration::from_millis(128);
 
 /// What became of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,10 +121,10 @@ impl Store {
     /// Nothing was stored, or nobody knows: the session is dropped, and its transaction with it.
     pub(super) fn failed(&self, error: &StoreError, changing: Changing<'_>) {
         match error {
-            StoreError::Full { .. } => changing.nothing(),
+            StoreError::Full { .. } | StoreError::RoomIsTaken { .. } | StoreError::HasGone => changing.nothing(),
             error if error.is_deadlock() => changing.nothing(),
             StoreError::Query(error) => self.doubt(error),
-            StoreError::Unavailable(_) | StoreError::RoomIsTaken => {}
+            StoreError::Unavailable(_) => {}
         }
     }
 }
@@ -203,6 +207,7 @@ pub(super) async fn insert(
             }
             return Ok(Published::Known(id));
         }
+        tokio::time::sleep(ATTEMPT_PAUSE_MAX.min(Duration::from_millis(1 << (attempts - 1).min(7)))).await;
     }
 }
 

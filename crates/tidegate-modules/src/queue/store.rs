@@ -149,8 +149,11 @@ pub(super) enum StoreError {
     #[error(transparent)]
     Query(#[from] QueryError),
     /// Others have taken room in a queue: [`Store::with_room`] tries again when they have filled it.
-    #[error("others store messages in the queue")]
-    RoomIsTaken,
+    #[error("others store messages in the queue {queue:?}")]
+    RoomIsTaken { queue: String },
+    /// A message that was to make room has gone by itself: [`Store::with_room`] looks for another one.
+    #[error("a message that was to make room has gone")]
+    HasGone,
     /// There is no room in a queue. Whoever publishes may try again.
     #[error("the queue {queue:?} is full: it may have {length_max} messages")]
     Full { queue: String, length_max: u64 },
