@@ -340,6 +340,14 @@ fn tables_of_other_shapes() {
     let cas = got.lines().next().and_then(|line| line.rsplit(' ').next()).expect("a number").to_owned();
     assert_eq!(ask(&mut client, &format!("cas a 0 0 1 {cas}\r\nx\r\n")), "STORED\r\n");
     assert_eq!(app.query("SELECT value, note FROM kv"), Ok("x|5".into()), "other columns stay");
+    // Columns that it gets are used from the next request on, and those that it loses are not missed.
+    app.query("ALTER TABLE kv ADD flags INT UNSIGNED NOT NULL DEFAULT 7, DROP note").expect("altered");
+    assert_eq!(
+        ask(&mut client, "get a\r\nset a 1 0 1\r\n1\r\nget a\r\n"),
+        "VALUE a 7 1\r\nx\r\nEND\r\nSTORED\r\nVALUE a 1 1\r\n1\r\nEND\r\n"
+    );
+    app.query("ALTER TABLE kv DROP flags").expect("altered");
+    assert_eq!(ask(&mut client, "get a\r\n"), "VALUE a 0 1\r\n1\r\nEND\r\n");
     end(site);
     // A table that cannot hold items keeps the server from starting.
     let refused = Site::new("", "");

@@ -74,6 +74,11 @@ impl ServerDraft {
         }
         let dbname = draft.connect.schema.clone();
         if is_embedded {
+            if !draft.connect.init.is_empty() {
+                let message = "\"init=\" has no effect on the embedded engine".to_owned();
+                let hint = "its sessions begin anew for each request: say it in the statement, or by SET GLOBAL";
+                return Err(emerg(name, message).with_hint(hint));
+            }
             let login = (draft.connect.user, draft.connect.password);
             return Ok(Self { options: None, dbname, login, span: name.span });
         }

@@ -106,6 +106,8 @@ impl Place {
 pub(super) struct Opened {
     pub(super) table: OpenTable,
     pub(super) columns: Columns,
+    /// Those of the schema: with others the table may have other columns.
+    definitions: (u64, u64),
 }
 
 /// The table of a port, for the connections of a worker.
@@ -132,7 +134,8 @@ impl Table {
             Some(session) => session,
             None => engine.session(&self.place.schema).map_err(|error| error.message)?,
         };
-        if let Some(opened) = &*self.opened.borrow() {
+        let definitions = session.definitions();
+        if let Some(opened) = self.opened.borrow().as_ref().filter(|opened| opened.definitions == definitions) {
             return Ok((session, opened.clone()));
         }
         let table = &*self.place.table;
@@ -148,7 +151,7 @@ impl Table {
             strictness: Strictness::Exact,
         };
         let table = session.open_table(&opening).map_err(|error| error.message)?;
-        let opened = Rc::new(Opened { table, columns });
+        let opened = Rc::new(Opened { table, columns, definitions });
         *self.opened.borrow_mut() = Some(opened.clone());
         Ok((session, opened))
     }
