@@ -177,12 +177,18 @@ fn a_statement_runs_for_many_rows_of_values() {
     // What is no row does nothing.
     let more = [row(5, b"\0\x04five"), row(6, b"\0\x03six")].concat();
     for (rows, error) in
-        [(&more[..more.len() - 1], 1210), (&[][..], 1210), (&[9, 0, 0, 0, 0][..], 1210), (&row(9, b"\x02")[..], 1235)]
+        [(&more[..more.len() - 1], 1210), (&[][..], 1210), (&[9, 0, 0, 0, 0][..], 1210), (&row(9, b"\x09")[..], 1210)]
     {
         client.command(0xfa, &bulk(rows));
         assert_eq!(client.outcome(), Err(error));
     }
     assert_eq!(client.query("SELECT COUNT(*) FROM t"), Ok("4".into()));
+    // What a client leaves to the server is the column's default.
+    client.query("ALTER TABLE t ALTER b SET DEFAULT 'none'").expect("altered");
+    let rows = [row(20, b"\x02"), row(21, b"\x03"), row(22, b"\0\x03own")].concat();
+    client.command(0xfa, &bulk(&rows));
+    assert_eq!(client.outcome(), Ok(3));
+    assert_eq!(client.query("SELECT b FROM t WHERE a >= 20 ORDER BY a"), Ok("none;none;own".into()));
     site.quit();
 }
 

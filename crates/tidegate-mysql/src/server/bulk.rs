@@ -1,7 +1,7 @@
 //! MariaDB's bulk execution: a prepared statement runs for each of several rows of values.
 //!
 //! ```text
-//! number u32 | flags u16 | types, if a flag says so: u16 … | rows: for each parameter 0 and a value, or 1 for NULL
+//! number u32 | flags u16 | types, if a flag says so: u16 … | rows: for each parameter 0 and a value, or 1 for NULL, 2 or 3 for DEFAULT
 //! ```
 //!
 //! All rows belong to one transaction: either the statement's effects are there for all of them, or for none. The client gets one
@@ -9,12 +9,15 @@
 //!
 //! Source: MariaDB, "COM_STMT_BULK_EXECUTE".
 
-use std::task::{Context, Poll};
+use std::{
+    borrow::Cow,
+    task::{Context, Poll},
+};
 
 use bytes::Bytes;
 use tidegate_rows::{Column, Flow, Input, Param, QueryError, Row, ServerError, Sink, SinkClosed, Statement, Summary};
 
-use super::{Backend, PreparedIn, statements::BulkRows};
+use super::{Backend, PreparedIn, defaults::with_defaults, statements::BulkRows};
 use crate::answer::status;
 
 /// Undone to where nothing of the bulk has happened.
@@ -74,9 +77,16 @@ async fn run_rows<B: Backend>(
     rows: &mut BulkRows<'_>,
     sums: &mut Sums<'_>,
 ) -> Result<(), QueryError> {
-    while let Some(params) = rows.next(|text| backend.decoded(text))? {
+    while let Some(row) = rows.next(|text| backend.decoded(text))? {
+        if row.ignores && !is_insert(sql) {
+            return Err(no_ignored().into());
+        }
+        let text = match row.defaults.as_slice() {
+            [] => Cow::Borrowed(&sql[..]),
+            defaults => Cow::Owned(with_defaults(sql, defaults, context.sql_mode)),
+        };
         backend.prepared_in(context.clone());
-        backend.execute(Statement { sql, params: &params }, sums).await?;
+        backend.execute(Statement { sql: &text, params: &row.params }, sums).await?;
     }
     Ok(())
 }
@@ -103,13 +113,9 @@ fn changes_rows(sql: &[u8]) -> bool {
     is_insert(sql) || begins_with(sql, "UPDATE") || begins_with(sql, "DELETE")
 }
 
-/// A value that a client leaves to the server.
-pub(super) fn no_default() -> ServerError {
-    ServerError::new(
-        1235,
-        b"42000",
-        "This version of Tidegate doesn't yet support 'DEFAULT among the values of a bulk'",
-    )
+/// A column that an UPDATE shall leave as it is. In an INSERT that is its default.
+fn no_ignored() -> ServerError {
+    ServerError::new(1235, b"42000", "This version of Tidegate doesn't yet support 'ignored values of a bulk UPDATE'")
 }
 
 /// Makes one result of several.

@@ -10,6 +10,7 @@ mod bulk;
 pub mod command;
 mod commands;
 mod cursor;
+mod defaults;
 mod line;
 pub mod login;
 pub mod statements;

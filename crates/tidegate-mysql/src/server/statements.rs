@@ -7,7 +7,7 @@ use std::{borrow::Cow, collections::HashMap};
 use bytes::Bytes;
 use tidegate_rows::{ColumnType, Param, ServerError};
 
-use super::{PreparedIn, bulk, cursor::Cursor};
+use super::{PreparedIn, cursor::Cursor};
 use crate::{
     rows,
     wire::{Malformed, Reader},
@@ -76,30 +76,45 @@ pub struct BulkRows<'a> {
     types: Vec<(ColumnType, u8)>,
 }
 
+/// The values of a row of a bulk execution.
+#[derive(Debug, Default)]
+pub struct BulkRow {
+    /// Those that the client has sent, in their order.
+    pub params: Vec<Param>,
+    /// The numbers of the parameters that it leaves to the server, counted from 0; they are not among `params`.
+    pub defaults: Vec<usize>,
+    /// One of these shall leave the column as it is.
+    pub ignores: bool,
+}
+
 impl BulkRows<'_> {
     /// The values of the next row; `None` behind the last one.
     ///
     /// # Errors
-    /// 1210 for what is no row, 1235 for a value that is to be the default.
-    pub fn next(&mut self, decoded: impl Fn(&[u8]) -> Cow<'_, [u8]>) -> Result<Option<Vec<Param>>, ServerError> {
+    /// 1210 for what is no row.
+    pub fn next(&mut self, decoded: impl Fn(&[u8]) -> Cow<'_, [u8]>) -> Result<Option<BulkRow>, ServerError> {
         let wrong = |_| ServerError::new(1210, b"HY000", "Incorrect arguments to mysqld_stmt_bulk_execute");
         if self.reader.is_empty() || self.types.is_empty() {
             return Ok(None);
         }
-        let mut values = Vec::with_capacity(self.types.len());
-        for (kind, flags) in &self.types {
-            values.push(match self.reader.u8().map_err(wrong)? {
+        let mut row = BulkRow { params: Vec::with_capacity(self.types.len()), ..BulkRow::default() };
+        for (index, (kind, flags)) in self.types.iter().enumerate() {
+            row.params.push(match self.reader.u8().map_err(wrong)? {
                 0 if is_text(*kind) => {
                     let text = self.reader.lenenc_bytes().map_err(wrong)?;
                     Param::Bytes(Bytes::copy_from_slice(&decoded(text)))
                 }
                 0 => param(&mut self.reader, *kind, flags & UNSIGNED != 0).map_err(wrong)?,
                 1 => Param::Null,
-                2 | 3 => return Err(bulk::no_default()),
+                indicator @ (2 | 3) => {
+                    row.defaults.push(index);
+                    row.ignores |= indicator == 3;
+                    continue;
+                }
                 _ => return Err(wrong(Malformed("unknown indicator"))),
             });
         }
-        Ok(Some(values))
+        Ok(Some(row))
     }
 }
 
