@@ -3,6 +3,7 @@
 //! SQLite's own schema has physical names only (`t7`, `c2`); every name that a user sees comes from here. A change is written
 //! in the transaction of the DDL that makes it; [`Catalog`] itself is replaced as a whole. [`views`] shows names to others.
 
+mod indexes;
 mod load;
 pub(crate) mod references;
 pub(crate) mod views;
@@ -216,11 +217,6 @@ impl Table {
         format!("t{}", self.id)
     }
 
-    /// The physical name of one of its indexes.
-    pub(crate) fn physical_index(&self, index: &Index) -> String {
-        format!("i{}_{}", self.id, index.id)
-    }
-
     /// The column with a name, in any case, and its position.
     pub(crate) fn column(&self, name: &str) -> Option<(usize, &Column)> {
         self.columns.iter().enumerate().find(|(_, column)| same_name(&column.name, name))
@@ -334,20 +330,6 @@ impl Table {
             key.on_delete,
             on_update
         )
-    }
-
-    /// SQLite's text that creates an index; `None` if the row id serves.
-    pub(crate) fn create_index_sql(&self, index: &Index) -> Option<String> {
-        if index.kind == KeyKind::Primary && self.rowid_column().is_some() {
-            return None;
-        }
-        let parts: Vec<String> = index
-            .parts
-            .iter()
-            .map(|part| format!("c{}{}", part.column, if part.descending { " DESC" } else { "" }))
-            .collect();
-        let unique = if index.kind == KeyKind::Plain { "" } else { "UNIQUE " };
-        Some(format!("CREATE {unique}INDEX {} ON t{} ({})", self.physical_index(index), self.id, parts.join(", ")))
     }
 }
 
@@ -530,6 +512,17 @@ pub(crate) fn store(conn: &Conn, table: &Table) -> Result<(), SqliteError> {
         )?;
     }
     Ok(())
+}
+
+/// Sets the collation that new tables get, inside of the caller's transaction.
+///
+/// # Errors
+/// SQLite's.
+pub(crate) fn set_collation(conn: &Conn, collation: Collation) -> Result<(), SqliteError> {
+    let id = collation.0;
+    conn.execute(&format!(
+        "INSERT INTO tg_meta VALUES ('collation', {id}) ON CONFLICT (name) DO UPDATE SET value = {id}"
+    ))
 }
 
 /// Removes a table's entry, inside of the caller's transaction.

@@ -7,6 +7,7 @@ mod keys;
 mod physical;
 mod rename;
 pub(crate) mod temporary;
+mod view_columns;
 
 pub(crate) use define::parent_id;
 
@@ -66,6 +67,9 @@ pub(crate) fn run(
                 0
             }
         }
+        Statement::AlterDatabase { name, collation, charset } => {
+            alter_database(core, name.as_deref(), charset.as_deref(), collation.as_deref())?
+        }
         Statement::DropDatabase { name, if_exists } => drop_database(core, &name, if_exists)?,
         Statement::CreateTable(create) => return create::create_table(core, *create, text.sql, more, sink),
         Statement::DropTable { tables, if_exists, temporary } => drop_some_tables(core, tables, if_exists, temporary)?,
@@ -96,6 +100,19 @@ pub(crate) fn run(
         _ => return Err(errors::internal("not a definition").into()),
     };
     Ok(Some(affected))
+}
+
+/// Gives a schema another collation for the tables to come.
+fn alter_database(core: &Core, name: Option<&str>, charset: Option<&str>, collation: Option<&str>) -> Res<u64> {
+    let schema = match name {
+        Some(name) => core.engine.schema(name)?,
+        None => core.schema.clone().ok_or_else(errors::no_database)?,
+    };
+    change(core, &schema, &[], |conn, catalog| {
+        let known = catalog.collation.unwrap_or(Collation::DEFAULT);
+        catalog::set_collation(conn, collation_of(charset, collation, known)?).map_err(internal)
+    })?;
+    Ok(1)
 }
 
 /// Drops a schema when nobody writes to it, and no open transaction has changed or locked rows of it.
@@ -459,16 +476,9 @@ fn create_view(
     let columns = described
         .into_iter()
         .enumerate()
-        .map(|(index, found)| catalog::Column {
-            id: index as u32 + 1,
-            name: columns.get(index).cloned().unwrap_or(found.name),
-            ty: found.ex.ty,
-            nullable: found.ex.nullable,
-            default: catalog::Default::None,
-            on_update: false,
-            auto_increment: false,
-            generated: None,
-            comment: String::new(),
+        .map(|(index, found)| {
+            let name = columns.get(index).cloned().unwrap_or_else(|| found.name.clone());
+            view_columns::view_column(core, found, name, index as u32 + 1)
         })
         .collect();
     change(core, &schema, &[&name.name], |conn, catalog| {

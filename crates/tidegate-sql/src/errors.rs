@@ -240,6 +240,10 @@ errors! {
     too_many_columns() = 1117 b"HY000" "Too many columns";
     /// A length that no column has.
     column_too_long(column, limit) = 1074 b"42000" "Column length too big for column '{column}' (max = {limit}); use BLOB or TEXT instead";
+    /// A prefix of a column that has none, or that is shorter.
+    wrong_key_prefix() = 1089 b"HY000" "Incorrect prefix key; the used key part isn't a string, the used length is longer than the key part, or the storage engine doesn't support unique prefix keys";
+    /// A prefix of nothing.
+    empty_key_part(column) = 1391 b"HY000" "Key part '{column}' length cannot be 0";
     /// An attribute that does not fit the type.
     wrong_column_specifier(column) = 1063 b"42000" "Incorrect column specifier for column '{column}'";
     /// ON UPDATE of what has no time.
@@ -292,6 +296,8 @@ errors! {
     column_twice(name) = 1110 b"42000" "Column '{name}' specified twice";
     /// A character set that is not there.
     unknown_charset_name(name) = 1115 b"42000" "Unknown character set: '{name}'";
+    /// SHOW BINARY LOGS.
+    no_binary_log() = 1381 b"HY000" "You are not using binary logging";
     /// A table that does not exist.
     no_such_table(schema, name) = 1146 b"42S02" "Table '{schema}.{name}' doesn't exist";
     /// A system variable that does not exist.
@@ -388,6 +394,8 @@ errors! {
     /// EXECUTE with the wrong number of values.
     wrong_execute_arguments() = 1210 b"HY000" "Incorrect arguments to EXECUTE";
     /// An object of the wrong kind.
+    not_a_table(schema, name) = 1347 b"HY000" "'{schema}.{name}' is not of type 'BASE TABLE'";
+    /// SHOW CREATE VIEW of a table.
     not_a_view(schema, name) = 1347 b"HY000" "'{schema}.{name}' is not of type 'VIEW'";
     /// Different numbers of columns in a UNION.
     union_columns() = 1222 b"21000" "The used SELECT statements have a different number of columns";

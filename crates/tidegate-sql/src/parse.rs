@@ -372,11 +372,19 @@ fn explain(p: &mut Parser) -> Result<Statement> {
         return Ok(Statement::Show(Show { what: ShowWhat::Columns { table, full: false }, like, filter: None }));
     }
     take_word(p, "EXTENDED");
+    let mut json = false;
+    if take_word(p, "FORMAT") {
+        p.expect_token(&Token::Eq)?;
+        json = take_word(p, "JSON");
+        if !json {
+            expect_word(p, "TRADITIONAL")?;
+        }
+    }
     let from = p.peek_token_ref().span.start.column as usize;
     while p.peek_token_ref().token != Token::EOF {
         p.advance_token();
     }
-    Ok(Statement::Explain { from })
+    Ok(Statement::Explain { from, json })
 }
 
 fn admin(p: &mut Parser, verb: &str) -> Result<Statement> {
@@ -387,12 +395,14 @@ fn admin(p: &mut Parser, verb: &str) -> Result<Statement> {
         expect_word(p, "TABLES")?;
     }
     let tables = comma_separated(p, table_name)?;
+    let quick = is_word(p.peek_token_ref(), "QUICK");
     while ["QUICK", "EXTENDED", "FAST", "MEDIUM", "CHANGED"].into_iter().any(|word| take_word(p, word)) {}
     let verb = match verb {
         "ANALYZE" => "analyze",
         "OPTIMIZE" => "optimize",
         "REPAIR" => "repair",
-        "CHECKSUM" => return unexpected(p),
+        "CHECKSUM" if quick => "checksum quick",
+        "CHECKSUM" => "checksum",
         _ => "check",
     };
     Ok(Statement::Admin { verb, tables })

@@ -8,7 +8,7 @@ mod client;
 mod definitions;
 mod describe;
 mod env;
-mod explain;
+pub(crate) mod explain;
 mod files;
 mod freshness;
 mod group;

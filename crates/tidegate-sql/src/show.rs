@@ -6,9 +6,13 @@
 mod about;
 mod accounts;
 mod cardinality;
+mod checksum;
+mod collations;
 mod columns;
 mod create;
+mod explain;
 mod expression;
+pub(crate) mod replication;
 mod server;
 mod tables;
 mod transactions;
@@ -16,9 +20,9 @@ mod transactions;
 use tidegate_rows::{Column, ColumnType, Field, QueryError, Row, Sink, Summary, Value};
 
 use crate::{
+    catalog::Table,
     ddl::temporary,
     errors,
-    exec::params::Text,
     parse::{Pattern, Show, ShowWhat, TableName},
     session::Core,
     store::{
@@ -30,9 +34,22 @@ use crate::{
 
 pub(crate) use about::Conditions;
 pub(crate) use accounts::mysql_schema;
+pub(crate) use explain::explain;
 pub(crate) use tables::information_schema;
 
 type Done = Result<(), QueryError>;
+
+/// The next value of AUTO_INCREMENT of a table; 0 if it has none.
+fn next_auto(core: &Core, schema: &str, table: &Table) -> Result<u64, tidegate_rows::ServerError> {
+    if table.auto_column().is_none() {
+        return Ok(0);
+    }
+    let pool = Pool::of(&core.engine.schema(schema)?);
+    let conn = pool.take()?;
+    let next = tables::next_auto(&conn, table);
+    pool.put(conn);
+    Ok(next.unwrap_or(0))
+}
 
 /// The schema that a SHOW is about.
 fn schema_name(core: &Core, given: Option<&str>) -> Result<String, tidegate_rows::ServerError> {
@@ -87,7 +104,7 @@ pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &
                  max_data_length AS `Max_data_length`, index_length AS `Index_length`, data_free AS `Data_free`, \
                  auto_increment AS `Auto_increment`, create_time AS `Create_time`, update_time AS `Update_time`, \
                  check_time AS `Check_time`, table_collation AS `Collation`, checksum AS `Checksum`, \
-                 create_options AS `Create_options`, table_comment AS `Comment`, 0 AS `Max_index_length`, 'N' AS `Temporary` \
+                 create_options AS `Create_options`, table_comment AS `Comment`, max_index_length AS `Max_index_length`, temporary AS `Temporary` \
                  FROM information_schema.tables WHERE {}", in_schema(&schema)), "1")
         }
         ShowWhat::Columns { table, full } => (columns_query(core, table, *full)?, "tg_position"),
@@ -126,7 +143,7 @@ pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &
         }
         ShowWhat::EngineStatus => return transactions::show_status(core, more, sink),
         ShowWhat::Privileges => return accounts::show_privileges(core, more, sink),
-        ShowWhat::Plugins => return rows(core, &["Name", "Status", "Type", "Library", "License"], &[], more, sink),
+        ShowWhat::Plugins => ("SELECT plugin_name AS `Name`, plugin_status AS `Status`, plugin_type AS `Type`, plugin_library AS `Library`, plugin_license AS `License` FROM information_schema.plugins".into(), ""),
         ShowWhat::CountWarnings => return count_of(core, false, more, sink),
         ShowWhat::CountErrors => return count_of(core, true, more, sink),
         ShowWhat::Empty(names) => return rows(core, names, &[], more, sink),
@@ -201,7 +218,7 @@ fn columns_query(core: &Core, table: &TableName, full: bool) -> Result<String, t
     };
     Ok(format!(
         "SELECT column_name AS `Field`, column_type AS `Type`, {collation}is_nullable AS `Null`, column_key AS `Key`, \
-         column_default_shown AS `Default`, extra AS `Extra`{rest}, ordinal_position AS `tg_position` FROM information_schema.columns \
+         columns.column_default_shown AS `Default`, extra AS `Extra`{rest}, ordinal_position AS `tg_position` FROM information_schema.columns \
          WHERE {}",
         of_table(&schema, &table.name)
     ))
@@ -239,6 +256,7 @@ pub(crate) fn rows(
                 ("Msg_text", _) => ColumnType::MediumBlob,
                 ("Created" | "Modified", _) => ColumnType::Datetime,
                 ("Statement", _) | ("Comment", Some(&"Db")) => ColumnType::Blob,
+                ("Checksum", _) => ColumnType::LongLong,
                 ("In_use" | "Name_locked" | "@@session.warning_count" | "@@session.error_count", _) => {
                     ColumnType::LongLong
                 }
@@ -286,46 +304,6 @@ fn warnings(core: &mut Core, errors_only: bool, more: bool, sink: &mut dyn Sink)
     rows(core, &["Level", "Code", "Message"], &list, more, sink)
 }
 
-/// EXPLAIN: the plan that SQLite has for the statement.
-///
-/// # Errors
-/// Those of the statement.
-pub(crate) fn explain(
-    core: &mut Core,
-    text: Text<'_>,
-    from: usize,
-    to: usize,
-    more: bool,
-    sink: &mut dyn Sink,
-) -> Done {
-    let plan = core.explain(text, from, to)?;
-    let list: Vec<Vec<Option<String>>> = plan
-        .into_iter()
-        .enumerate()
-        .map(|(number, explained)| {
-            vec![
-                Some((number + 1).to_string()),
-                Some("SIMPLE".into()),
-                explained.table,
-                None,
-                None,
-                explained.key,
-                None,
-                None,
-                None,
-                Some(explained.detail),
-            ]
-        })
-        .collect();
-    rows(
-        core,
-        &["id", "select_type", "table", "type", "possible_keys", "key", "key_len", "ref", "rows", "Extra"],
-        &list,
-        more,
-        sink,
-    )
-}
-
 /// ANALYZE, OPTIMIZE, CHECK and REPAIR TABLE; FLUSH, which has nothing to do, answers OK.
 ///
 /// CHECK TABLE reads the whole table and its indexes, OPTIMIZE TABLE makes the indexes and statistics anew, ANALYZE TABLE the
@@ -337,6 +315,9 @@ pub(crate) fn admin(core: &mut Core, verb: &str, names: &[TableName], more: bool
     if verb.is_empty() {
         core.ok(0, more, sink);
         return Ok(());
+    }
+    if let Some(rest) = verb.strip_prefix("checksum") {
+        return checksum::checksum(core, names, !rest.is_empty(), more, sink);
     }
     let mut list = Vec::new();
     for name in names {

@@ -62,10 +62,12 @@ pub(crate) fn load(conn: &Conn, old: Option<&Catalog>) -> Result<Option<Catalog>
 /// # Errors
 /// SQLite's.
 pub(crate) fn renewed(conn: &Conn, old: &Catalog, tables: &BTreeSet<i64>) -> Result<Catalog, SqliteError> {
+    let collation = rows(conn, "SELECT value FROM tg_meta WHERE name = 'collation'")?;
+    let collation = collation.first().and_then(|row| u16::try_from(int(&row[0])).ok()).map(Collation);
     let others = old.tables.iter().filter(|(_, table)| !tables.contains(&table.id));
     let mut catalog = Catalog {
         tables: others.map(|(name, table)| (name.clone(), Arc::clone(table))).collect(),
-        collation: old.collation,
+        collation,
         commits_reserved: old.commits_reserved,
         ..Catalog::default()
     };

@@ -10,21 +10,22 @@ use super::{
     Res, change, check_name, collation_of,
     define::{
         add_check, add_column, add_column_check, add_foreign_key, add_index, check_auto, column_key, column_of,
-        default_of, session_of,
+        default_of, session_of, shorten_prefixes,
     },
     internal, keys, next_table_id, physical, schema_of,
 };
 use crate::{
-    catalog::{self, Catalog, Column, Table, same_name},
+    catalog::{self, Catalog, Check, Column, Table, same_name},
     engine::Schema,
     errors,
     exec::{
         Out,
         bind::Constants,
+        conflict::shown_key,
         copy::Origin,
         params::Params,
         prepared::Prepared,
-        rules::{check_cascades, rules_of},
+        rules::{check_cascades, is_about_alone, rules_of},
         target_table::TargetTable,
         write::Writer,
     },
@@ -80,7 +81,7 @@ pub(super) fn alter_table(core: &mut Core, name: &TableName, items: &[AlterItem]
 fn check_narrowed(old: &Table, new: &Table, items: &[AlterItem]) -> Res<()> {
     for index in old.indexes.iter().filter(|index| index.kind != KeyKind::Plain) {
         let dropped = items.iter().any(|item| match item {
-            AlterItem::DropIndex { name, .. } => same_name(name, &index.name),
+            AlterItem::DropIndex { name, .. } | AlterItem::DropConstraint { name, .. } => same_name(name, &index.name),
             AlterItem::DropPrimary => index.kind == KeyKind::Primary,
             _ => false,
         });
@@ -214,7 +215,10 @@ fn apply(
             table.indexes.remove(at.ok_or_else(|| errors::cannot_drop("INDEX", "PRIMARY"))?);
             Ok(())
         }
-        AlterItem::DropForeignKey { name, if_exists } => drop_constraint(core, table, name, *if_exists),
+        AlterItem::DropForeignKey { name, if_exists } => drop_foreign_key(core, table, name, *if_exists),
+        AlterItem::DropConstraint { name, if_exists, is_check } => {
+            drop_constraint(core, table, name, *if_exists, *is_check)
+        }
         AlterItem::RenameIndex { old, new } => {
             if table.indexes.iter().any(|index| same_name(&index.name, new)) {
                 return Err(errors::duplicate_key_name(new));
@@ -261,6 +265,7 @@ fn change_column(
     table.columns.remove(position);
     let at = place_of(table, place)?.unwrap_or(position);
     table.columns.insert(at, changed);
+    shorten_prefixes(table, id);
     add_column_check(table, spec, id, sql);
     column_key(spec).map_or(Ok(()), |key| add_index(table, &key))
 }
@@ -286,13 +291,7 @@ fn drop_index(core: &Core, table: &mut Table, name: &str, if_exists: bool) -> Re
     Ok(())
 }
 
-/// Drops a foreign key or a check of the table.
-fn drop_constraint(core: &Core, table: &mut Table, name: &str, if_exists: bool) -> Res<()> {
-    let check = table.checks.iter().position(|check| check.column.is_none() && same_name(&check.name, name));
-    if let Some(check) = check {
-        table.checks.remove(check);
-        return Ok(());
-    }
+fn drop_foreign_key(core: &Core, table: &mut Table, name: &str, if_exists: bool) -> Res<()> {
     match table.foreign_keys.iter().position(|key| same_name(&key.name, name)) {
         Some(at) => {
             table.foreign_keys.remove(at);
@@ -301,6 +300,31 @@ fn drop_constraint(core: &Core, table: &mut Table, name: &str, if_exists: bool) 
         None => return Err(errors::cannot_drop("FOREIGN KEY", name)),
     }
     Ok(())
+}
+
+/// Drops a CHECK of the table, or what else is a constraint with this name.
+fn drop_constraint(core: &Core, table: &mut Table, name: &str, if_exists: bool, is_check: bool) -> Res<()> {
+    let check = table.checks.iter().position(|check| check.column.is_none() && same_name(&check.name, name));
+    if let Some(check) = check {
+        table.checks.remove(check);
+        return Ok(());
+    }
+    let key = table.foreign_keys.iter().position(|key| same_name(&key.name, name));
+    if let Some(key) = key.filter(|_| !is_check) {
+        table.foreign_keys.remove(key);
+        return Ok(());
+    }
+    let is_unique = |index: &catalog::Index| index.kind != KeyKind::Plain && same_name(&index.name, name);
+    if let Some(index) = table.indexes.iter().position(is_unique).filter(|_| !is_check) {
+        table.indexes.remove(index);
+        return Ok(());
+    }
+    let missing = errors::cannot_drop(if is_check { "CHECK" } else { "CONSTRAINT" }, name);
+    if if_exists {
+        core.env.note(missing);
+        return Ok(());
+    }
+    Err(missing)
 }
 
 fn rename_table(catalog: &Catalog, schema: &Schema, table: &mut Table, name: &TableName) -> Res<()> {
@@ -362,8 +386,11 @@ fn drop_column(core: &Core, table: &mut Table, name: &str, if_exists: bool) -> R
     if table.columns.len() == 1 {
         return Err(errors::last_column());
     }
+    let of_column = |check: &Check| check.column == Some(id) || is_about_alone(&check.text, table, id);
+    let stays: Vec<bool> = table.checks.iter().map(|check| !of_column(check)).collect();
+    let mut stays = stays.into_iter();
+    table.checks.retain(|_| stays.next().unwrap_or(true));
     table.columns.remove(position);
-    table.checks.retain(|check| check.column != Some(id));
     for index in &mut table.indexes {
         index.parts.retain(|part| part.column != id);
     }
@@ -428,8 +455,8 @@ fn rebuild(
             .indexes
             .iter()
             .any(|other| other.id == index.id && other.kind == index.kind && other.parts == index.parts);
-        if !same && old.create_index_sql(index).is_some() {
-            conn.execute(&format!("DROP INDEX {}", old.physical_index(index))).map_err(internal)?;
+        if !same && let Some(sql) = old.drop_index_sql(index) {
+            conn.execute(&sql).map_err(internal)?;
         }
     }
     for column in dropped {
@@ -455,22 +482,18 @@ fn create_index(conn: &Conn, table: &Table, index: &catalog::Index, sql: &str) -
     match conn.execute(sql) {
         Ok(()) => table.state.changes.forget_in(conn, &table.physical()).map_err(internal),
         Err(error) if error.is_unique() => {
-            let columns: Vec<String> = index.parts.iter().map(|part| format!("c{}", part.column)).collect();
-            let list = columns.join(", ");
-            let sql = format!("SELECT {list} FROM t{} GROUP BY {list} HAVING count(*) > 1 LIMIT 1", table.id);
+            let parts = table.key_parts(index);
+            let list = parts.join(", ");
+            let known: Vec<String> = parts.iter().map(|part| format!("{part} IS NOT NULL")).collect();
+            let sql = format!(
+                "SELECT {list} FROM t{} WHERE {} GROUP BY {list} HAVING count(*) > 1 LIMIT 1",
+                table.id,
+                known.join(" AND ")
+            );
             let mut stmt = conn.prepare(&sql).map_err(internal)?;
-            let mut text = Vec::new();
-            if stmt.step().map_err(internal)? == Step::Row {
-                for (number, part) in index.parts.iter().enumerate() {
-                    if number > 0 {
-                        text.push(b'-');
-                    }
-                    if let Some(position) = table.position(part.column) {
-                        crate::exec::Out::of(&table.columns[position].ty).write(stmt.cell(number), &mut text);
-                    }
-                }
-            }
-            Err(errors::duplicate_entry(String::from_utf8_lossy(&text), &index.name))
+            let found = stmt.step().map_err(internal)? == Step::Row;
+            let values = (0..index.parts.len()).filter(|_| found).map(|number| stmt.cell(number));
+            Err(errors::duplicate_entry(shown_key(table, index, values), &index.name))
         }
         Err(error) => Err(internal(error)),
     }

@@ -289,16 +289,7 @@ pub(super) fn add_index(table: &mut Table, spec: &IndexSpec) -> Res<()> {
         if parts.iter().any(|part: &IndexPart| part.column == id) {
             return Err(errors::duplicate_column(name));
         }
-        // MariaDB cuts an index over a whole text to what its keys hold.
-        let prefix = match prefix {
-            None if column.ty.base.is_blob() && spec.kind == KeyKind::Plain => &Some(768),
-            None if column.ty.base.is_blob() => return Err(errors::blob_key(name)),
-            prefix => prefix,
-        };
-        let partial = prefix.filter(|prefix| column.ty.base.is_blob() || *prefix < column.ty.length);
-        if partial.is_some() && spec.kind != KeyKind::Plain {
-            return Err(errors::unsupported("unique indexes over a prefix of a column"));
-        }
+        let partial = prefix_of(column, spec.kind, *prefix)?;
         if spec.kind == KeyKind::Primary {
             table.columns[position].nullable = false;
             if table.columns[position].default == Default::Null {
@@ -310,15 +301,41 @@ pub(super) fn add_index(table: &mut Table, spec: &IndexSpec) -> Res<()> {
     let name = index_name(table, spec)?;
     let id = table.indexes.iter().map(|index| index.id).max().unwrap_or(0) + 1;
     let index = Index { id, name, kind: spec.kind, parts, comment: spec.comment.clone() };
-    // The primary key comes first, unique indexes before the others: the order in which conflicts are found and shown.
-    let rank = |kind: KeyKind| match kind {
-        KeyKind::Primary => 0,
-        KeyKind::Unique => 1,
-        KeyKind::Plain => 2,
-    };
-    let at = table.indexes.iter().position(|known| rank(known.kind) > rank(index.kind)).unwrap_or(table.indexes.len());
-    table.indexes.insert(at, index);
+    table.indexes.push(index);
+    table.sort_indexes();
     Ok(())
+}
+
+/// How much of a column an index compares; `None` for all of it.
+///
+/// # Errors
+/// 1089 for a column that has no beginning, or a shorter one; 1170, 1391.
+fn prefix_of(column: &Column, kind: KeyKind, prefix: Option<u32>) -> Res<Option<u32>> {
+    let ty = &column.ty;
+    match prefix {
+        // MariaDB cuts an index over a whole text to what its keys hold, but not a unique one.
+        None if ty.base.is_blob() && kind == KeyKind::Plain => Ok(Some(768)),
+        None if ty.base.is_blob() && kind == KeyKind::Primary => Err(errors::blob_key(&column.name)),
+        None => Ok(None),
+        Some(0) => Err(errors::empty_key_part(&column.name)),
+        Some(_) if !matches!(ty.rep(), Rep::Text | Rep::Blob) || ty.base == Base::Bit => {
+            Err(errors::wrong_key_prefix())
+        }
+        Some(length) if !ty.base.is_blob() && length > ty.length => Err(errors::wrong_key_prefix()),
+        Some(length) if !ty.base.is_blob() && length == ty.length => Ok(None),
+        Some(length) => Ok(Some(length)),
+    }
+}
+
+/// What indexes compare of a column that has got another type: all of it, where they compared no less than it has now.
+pub(super) fn shorten_prefixes(table: &mut Table, id: u32) {
+    let Some(position) = table.position(id) else { return };
+    let ty = table.columns[position].ty.clone();
+    let has_room =
+        |prefix: &u32| matches!(ty.rep(), Rep::Text | Rep::Blob) && (ty.base.is_blob() || *prefix < ty.length);
+    for part in table.indexes.iter_mut().flat_map(|index| &mut index.parts).filter(|part| part.column == id) {
+        part.prefix = part.prefix.filter(has_room);
+    }
 }
 
 fn index_name(table: &Table, spec: &IndexSpec) -> Res<String> {
@@ -510,10 +527,17 @@ fn resolve_parent(
         return Err(bad());
     }
     let unique = parent.indexes.iter().any(|index| {
-        index.kind != KeyKind::Plain
+        index.identifies_rows()
             && index.parts.len() == ids.len()
             && index.parts.iter().all(|part| ids.contains(&part.column))
     });
+    let has_index = parent.indexes.iter().any(|index| {
+        let parts = index.parts.get(..ids.len()).unwrap_or_default();
+        !parts.is_empty() && parts.iter().zip(&ids).all(|(part, id)| part.column == *id && part.prefix.is_none())
+    });
+    if !unique && !has_index {
+        return Err(bad());
+    }
     if !unique {
         return Err(errors::unsupported("foreign keys to columns without a unique index"));
     }

@@ -6,7 +6,6 @@ use crate::{
     engine::Schema,
     errors,
     exec::conflict::key_text,
-    parse::KeyKind,
     store::conn::{Conn, Step},
 };
 
@@ -50,7 +49,7 @@ pub(super) fn check(catalog: &Catalog, schema: &Schema, old: &Table, new: &Table
         }
         let unique = |table: &Table| {
             let serves = |index: &&catalog::Index| {
-                index.kind != KeyKind::Plain
+                index.identifies_rows()
                     && index.parts.len() == columns.len()
                     && index.parts.iter().all(|part| columns.contains(&part.column))
             };

@@ -11,6 +11,65 @@ use crate::{
     variables,
 };
 
+/// The values that a statement has reserved for rows to come, as InnoDB does (`innodb_autoinc_lock_mode` = 1): as many as VALUES has
+/// rows; for other rows, whose number nobody knows, one, then two, four, …. What is left when the statement ends is lost.
+#[derive(Debug, Default)]
+pub(super) struct Interval {
+    /// What the next row gets, if any values have been reserved.
+    pub(super) next: Option<u64>,
+    /// What comes behind the last value.
+    behind: u64,
+    /// How often values were reserved.
+    times: u32,
+    /// Rows that VALUES has; 0 if nobody knows how many there are.
+    rows: u64,
+    /// Rows for which values have been reserved and that have not been tried yet.
+    announced: u64,
+}
+
+/// As many values are reserved at most for rows of which nobody knows how many there are.
+const RESERVED_MAX: u64 = 65_535;
+
+impl Interval {
+    /// For so many rows; 0 if nobody knows.
+    pub(super) fn for_rows(rows: usize) -> Self {
+        Self { rows: rows as u64, ..Self::default() }
+    }
+
+    /// How many values to reserve.
+    fn wanted(&self) -> u64 {
+        match if self.times == 0 { self.rows } else { self.announced } {
+            0 => 1u64.checked_shl(self.times).unwrap_or(RESERVED_MAX).min(RESERVED_MAX),
+            rows => rows,
+        }
+    }
+
+    fn taken(&mut self, first: u64, behind: u64) {
+        self.announced = self.wanted();
+        self.times += 1;
+        self.next = Some(first);
+        self.behind = behind;
+    }
+
+    /// A row has a value of its own: those behind it come next.
+    fn pass(&mut self, value: &Datum, numbers: crate::session::Numbers) {
+        let value = if matches!(value, Datum::Int(value) if *value < 0) { 0 } else { uint_of(value.as_cell()) };
+        if let Some(next) = self.next.filter(|next| value >= *next) {
+            self.next = Some(numbers.next_auto(value.saturating_add(1)).max(next));
+        }
+    }
+
+    /// A row has been tried.
+    pub(super) fn tried(&mut self) {
+        self.announced = self.announced.saturating_sub(1);
+    }
+
+    /// A row was refused: the next one gets what it had.
+    pub(super) fn step_back(&mut self, before: Option<u64>, generated: Option<u64>) {
+        self.next = before.or(generated);
+    }
+}
+
 impl Writer<'_> {
     /// The AUTO_INCREMENT column, if the row leaves its value open with NULL or 0.
     pub(super) fn wants_auto(&self, table: &Table, row: &[Datum]) -> Option<usize> {
@@ -20,19 +79,21 @@ impl Writer<'_> {
     }
 
     /// Fills in an AUTO_INCREMENT column that got NULL or 0; answers the value.
-    pub(super) fn auto_increment(&mut self, table: &Table, row: &mut [Datum]) -> Res<Option<u64>> {
-        let Some(column) = self.wants_auto(table, row) else { return Ok(None) };
-        let numbers = self.env.numbers.get();
-        let next = match numbers.insert_id {
-            Some(id) => {
-                self.next_auto(table, column)?;
-                self.env.numbers.set(crate::session::Numbers { insert_id: None, ..numbers });
-                id
+    pub(super) fn auto_increment(
+        &mut self,
+        table: &Table,
+        row: &mut [Datum],
+        interval: &mut Interval,
+    ) -> Res<Option<u64>> {
+        let Some(column) = self.wants_auto(table, row) else {
+            if let Some(column) = table.auto_column() {
+                interval.pass(&row[column], self.env.numbers.get());
             }
-            None => match self.env.autos.get().next(table.id) {
-                Some(taken) => taken,
-                None => numbers.next_auto(self.next_auto(table, column)?),
-            },
+            return Ok(None);
+        };
+        let next = match interval.next.filter(|next| *next < interval.behind) {
+            Some(next) => next,
+            None => self.reserve(table, column, interval)?,
         };
         let (_, most) = table.columns[column].ty.int_range();
         if table.rowid_column() == Some(column) && next > i64::MAX as u64 && most > i64::MAX as u64 {
@@ -41,15 +102,42 @@ impl Writer<'_> {
         if next == u64::MAX {
             return Err(errors::auto_increment_exhausted());
         }
-        if next > most && self.strict() {
+        if next > most && self.strict() && !self.env.ignoring.get() {
             return Err(errors::auto_increment_range(&table.columns[column].name));
         }
         let next = next.min(most);
-        let behind = numbers.auto_behind(next);
-        table.state.next_auto.fetch_max(behind, Ordering::AcqRel);
-        self.env.autos.set(self.env.autos.get().with(table.id, next, behind));
+        interval.next = Some(self.env.numbers.get().next_auto(next.saturating_add(1)));
         row[column] = Datum::from_u64(next);
         Ok(Some(next))
+    }
+
+    /// Takes values for rows to come; answers the first. Nobody else gets them, whatever becomes of the rows.
+    fn reserve(&mut self, table: &Table, column: usize, interval: &mut Interval) -> Res<u64> {
+        let numbers = self.env.numbers.get();
+        let counter = self.next_auto(table, column)?;
+        let (first, count, most) = match numbers.insert_id {
+            Some(id) => {
+                self.env.numbers.set(crate::session::Numbers { insert_id: None, ..numbers });
+                (id, 1, u64::MAX)
+            }
+            // A statement that runs again takes what it had, and no more of that: what comes behind may be somebody else's.
+            None => match self.env.autos.get().next(table.id) {
+                Some((taken, behind)) => (taken, interval.wanted(), behind),
+                None => (numbers.next_auto(counter), interval.wanted(), u64::MAX),
+            },
+        };
+        let last = first.saturating_add((count - 1).saturating_mul(numbers.auto_step));
+        let behind = numbers.auto_behind(last).min(most);
+        table.state.next_auto.fetch_max(behind, Ordering::AcqRel);
+        self.env.autos.set(self.env.autos.get().with(table.id, first, behind));
+        interval.taken(first, behind);
+        Ok(first)
+    }
+
+    /// A row with a value of its own was refused: where MariaDB's statement is one that tries other rows, new ones come behind it.
+    pub(super) fn pass_refused_auto(&mut self, table: &Table, row: &[Datum], generated: Option<u64>) -> Res<()> {
+        let Some(column) = table.auto_column().filter(|_| generated.is_none()) else { return Ok(()) };
+        self.raise_auto(table, &[(column, row[column].clone())])
     }
 
     pub(super) fn next_auto(&mut self, table: &Table, column: usize) -> Res<u64> {
@@ -142,5 +230,32 @@ impl Writer<'_> {
         stmt.run().map_err(internal)?;
         table.state.stored_auto.store(next, Ordering::Release);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_reserved_for_the_rows_that_are_announced_or_twice_as_many_each_time() {
+        let mut known = Interval::for_rows(4);
+        known.tried();
+        assert_eq!(known.wanted(), 4, "however many have come before");
+        known.taken(7, 11);
+        known.tried();
+        known.pass(&Datum::Int(100), crate::session::Numbers::default());
+        known.tried();
+        assert_eq!((known.next, known.wanted()), (Some(101), 2), "for the rows that are left");
+        known.pass(&Datum::Int(-1), crate::session::Numbers::default());
+        assert_eq!(known.next, Some(101));
+        let mut unknown = Interval::for_rows(0);
+        for expected in [1, 2, 4, 8] {
+            assert_eq!(unknown.wanted(), expected);
+            unknown.taken(1, 2);
+            (0..expected).for_each(|_| unknown.tried());
+        }
+        unknown.times = 200;
+        assert_eq!(unknown.wanted(), RESERVED_MAX);
     }
 }

@@ -9,13 +9,13 @@ use super::{
     write::{Res, Writer, internal},
 };
 use crate::{
-    catalog::{ForeignKey, Index, Table},
+    catalog::{ForeignKey, Index, IndexPart, Table},
     errors,
     parse::KeyKind,
     row_locks::Resource,
     store::conn::{Cell, SqliteError, Step, to_server_error},
     task,
-    value::Datum,
+    value::{Datum, Rep, beginning::beginning},
 };
 
 /// A foreign key as errors show it.
@@ -60,18 +60,50 @@ fn write_error(error: &SqliteError, parent: bool) -> ServerError {
     to_server_error(error)
 }
 
-/// The values of an index's columns as the duplicate-key error shows them.
+/// Bytes of a key that the duplicate-key error shows.
+const SHOWN_BYTES_MAX: usize = 64;
+
+/// The values of an index's columns in a row, or their beginnings, as the duplicate-key error shows them.
 pub(super) fn entry(table: &Table, index: &Index, row: &[Datum]) -> String {
+    let value = |part: &IndexPart| table.position(part.column).map_or(Cell::Null, |at| row[at].as_cell());
+    shown_key(table, index, index.parts.iter().map(value))
+}
+
+/// The same of values in the order of the index.
+pub(crate) fn shown_key<'v>(table: &Table, index: &Index, values: impl Iterator<Item = Cell<'v>>) -> String {
     let mut text = Vec::new();
-    for (number, part) in index.parts.iter().enumerate() {
+    for (number, (part, value)) in index.parts.iter().zip(values).enumerate() {
         if number > 0 {
             text.push(b'-');
         }
-        if let Some(position) = table.position(part.column) {
-            Out::of(&table.columns[position].ty).write(row[position].as_cell(), &mut text);
+        let value = part.prefix.map_or(value, |prefix| beginning(value, prefix));
+        let Some(position) = table.position(part.column) else { continue };
+        match value {
+            Cell::Blob(bytes) if table.columns[position].ty.rep() == Rep::Blob => write_bytes(bytes, &mut text),
+            value => Out::of(&table.columns[position].ty).write(value, &mut text),
         }
     }
-    String::from_utf8_lossy(&text).into_owned()
+    cut(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Binary strings show what is no printable ASCII by its number.
+fn write_bytes(bytes: &[u8], text: &mut Vec<u8>) {
+    for byte in bytes {
+        match byte {
+            b' '..=b'~' => text.push(*byte),
+            _ => text.extend_from_slice(format!("\\x{byte:02X}").as_bytes()),
+        }
+    }
+}
+
+/// A text that is too long ends in dots.
+fn cut(mut text: String) -> String {
+    if text.len() > SHOWN_BYTES_MAX {
+        let end = text.floor_char_boundary(SHOWN_BYTES_MAX - 3);
+        text.truncate(end);
+        text.push_str("...");
+    }
+    text
 }
 
 impl Writer<'_> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{
+    auto::Interval,
     conflict::{entry, is_foreign_key},
     rules::RuleKind,
     target_table::TargetTable,
@@ -25,8 +26,8 @@ pub(super) struct InsertRun {
     pub(super) written: Written,
     pub(super) rows: usize,
     pub(super) duplicates: usize,
-    /// A generated AUTO_INCREMENT value that a duplicate row did not use.
-    pub(super) spare: Option<u64>,
+    /// Values of AUTO_INCREMENT that the statement has reserved.
+    autos: Interval,
     pub(super) single: bool,
     /// The row id is no column: SQLite's statement has a parameter for it.
     hides_rowid: bool,
@@ -48,7 +49,7 @@ impl Writer<'_> {
             },
             rows: 0,
             duplicates: 0,
-            spare: None,
+            autos: Interval::for_rows(plan.rows.len()),
             single: plan.query.is_none() && plan.load.is_none() && plan.rows.len() == 1,
             hides_rowid: table.rowid_column().is_none(),
         };
@@ -250,17 +251,12 @@ impl Writer<'_> {
         self.go_on()?;
         run.rows += 1;
         let (to, table) = (&*plan.to, &plan.to.table);
-        let generated = match (run.spare, self.wants_auto(table, &row)) {
-            (Some(spare), Some(column)) => {
-                run.spare = None;
-                row[column] = Datum::from_u64(spare);
-                Some(spare)
-            }
-            _ => self.auto_increment(table, &mut row)?,
-        };
+        let before = run.autos.next;
+        let generated = self.auto_increment(table, &mut row, &mut run.autos)?;
         if !to.rules.is_empty() {
             let passed = self.apply_rules(to, &mut row, pending, run.rows, plan.ignore);
             if self.or_skip(passed, plan.ignore && !run.single)?.is_none() {
+                run.autos.step_back(before, generated);
                 return Ok(());
             }
         }
@@ -269,6 +265,7 @@ impl Writer<'_> {
             bind_row(&mut run.stmt, &row, run.hides_rowid.then_some(hidden))?;
             let result = self.attempt(|| run.stmt.step());
             run.stmt.reset();
+            run.autos.tried();
             let error = match result {
                 Ok(_) => return self.note_inserted(plan, self.conn.last_insert_rowid(), &row, generated, run),
                 Err(error) => error,
@@ -282,6 +279,9 @@ impl Writer<'_> {
                 return Err(refused);
             }
             let Some((rowid, index)) = self.conflict(to, &row)? else { return Err(internal(error)) };
+            if plan.query.is_some() || plan.load.is_some() {
+                self.pass_refused_auto(table, &row, generated)?;
+            }
             self.meet_row(table, rowid, plan.replace || plan.on_duplicate.is_some())?;
             if plan.replace {
                 if self.keeps_row(to, (rowid, index), &row)? {
@@ -295,7 +295,7 @@ impl Writer<'_> {
             }
             if let Some(upsert) = &plan.on_duplicate {
                 run.duplicates += 1;
-                run.spare = run.spare.or(generated);
+                run.autos.step_back(before, generated);
                 run.written.cascades = true;
                 self.update_duplicate(plan, upsert, rowid, &row, selected, run)?;
                 return self.note_returned(plan, rowid, &mut run.written);
@@ -303,7 +303,7 @@ impl Writer<'_> {
             self.keep_conflict(to, rowid, index, &row)?;
             let error = errors::duplicate_entry(entry(table, index, &row), &index.name);
             if plan.ignore {
-                run.spare = run.spare.or(generated);
+                run.autos.step_back(before, generated);
                 run.duplicates += 1;
                 self.env.warn(error);
                 return Ok(());

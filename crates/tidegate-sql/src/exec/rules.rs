@@ -106,6 +106,17 @@ pub(crate) fn check_cascades(table: &Table) -> Res<()> {
     Ok(())
 }
 
+/// Whether an expression names this column of the table and no other.
+pub(crate) fn is_about_alone(text: &str, table: &Table, column: u32) -> bool {
+    let Ok((_, tokens)) = parse_expression(text) else { return false };
+    let names = |name: &str| {
+        tokens.iter().any(|token| {
+            matches!(&token.token, sqlparser::tokenizer::Token::Word(word) if crate::catalog::same_name(&word.value, name))
+        })
+    };
+    table.columns.iter().all(|known| names(&known.name) == (known.id == column))
+}
+
 fn rule(session: &Session<'_>, table: &Table, kind: RuleKind, text: &str) -> Res<Rule> {
     let clause = match &kind {
         RuleKind::Default(_) => "DEFAULT",

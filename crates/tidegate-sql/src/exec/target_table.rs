@@ -145,7 +145,10 @@ impl TargetTable {
             let unique = table.indexes.iter().enumerate().filter(|(_, index)| index.kind != KeyKind::Plain);
             let mut keys: Vec<UniqueKey> = unique.map(|(at, index)| UniqueKey::of(table, at, index)).collect();
             let is_nullable = |key: &UniqueKey| key.columns.iter().any(|column| table.columns[*column].nullable);
-            keys.sort_by_key(|key| (key.index_of(table).kind != KeyKind::Primary, is_nullable(key)));
+            keys.sort_by_key(|key| {
+                let index = key.index_of(table);
+                (index.kind != KeyKind::Primary, table.is_hashed(index), is_nullable(key), index.is_over_prefix())
+            });
             keys.into()
         })
     }
@@ -154,11 +157,12 @@ impl TargetTable {
 impl UniqueKey {
     fn of(table: &Table, at: usize, index: &Index) -> Self {
         let columns: Box<[usize]> = index.parts.iter().filter_map(|part| table.position(part.column)).collect();
-        let equal: Vec<String> = columns
-            .iter()
-            .enumerate()
-            .map(|(number, column)| format!("c{} = ?{}", table.columns[*column].id, number + 1))
-            .collect();
+        let values = index.parts.iter().zip(&columns).enumerate().map(|(number, (part, column))| {
+            let value = format!("?{}", number + 1);
+            part.key_sql(&table.columns[*column], &value)
+        });
+        let equal: Vec<String> =
+            table.key_parts(index).into_iter().zip(values).map(|(key, value)| format!("{key} = {value}")).collect();
         let find = format!("SELECT rowid FROM t{} WHERE {}", table.id, equal.join(" AND ")).into();
         Self { index: at, columns, find }
     }

@@ -137,7 +137,7 @@ static FUNCTIONS: &[Function] = &[
     udf("ATAN", "f_atan", 1, 2, &[Want::Real], double, |args, out| { out.real(if args.len() == 2 { args.real(0).atan2(args.real(1)) } else { args.real(0).atan() }); Ok(()) }),
     udf("ATAN2", "f_atan2", 1, 2, &[Want::Real], double, |args, out| { out.real(if args.len() == 2 { args.real(0).atan2(args.real(1)) } else { args.real(0).atan() }); Ok(()) }),
     udf("PI", "f_pi", 0, 0, &[], |_| SqlType { decimals: 6, length: 8, ..SqlType::new(Base::Double) }, |_, out| { out.real(std::f64::consts::PI); Ok(()) }),
-    udf("CRC32", "f_crc32", 1, 1, &[Want::Bytes], |_| SqlType { unsigned: true, length: 10, ..SqlType::new(Base::Int) }, |args, out| { out.int(i64::from(crc32(args.bytes(0)))); Ok(()) }),
+    udf("CRC32", "f_crc32", 1, 1, &[Want::Bytes], |_| SqlType { unsigned: true, length: 10, ..SqlType::new(Base::Int) }, |args, out| { out.int(i64::from(crc32fast::hash(args.bytes(0)))); Ok(()) }),
     udf("BIT_COUNT", "f_bit_count", 1, 1, &[Want::Uint], super::int, |args, out| { out.int(i64::from(args.uint(0).count_ones())); Ok(()) }),
     rewrite("RAND", 0, 1, |t, args| {
         let Some(seed) = args.first() else {
@@ -416,17 +416,6 @@ fn floor_wide(value: Decimal, up: bool) -> i128 {
         (false, true, false) => whole.mantissa + 1,
         (false, false, true) => whole.mantissa - 1,
     }
-}
-
-fn crc32(bytes: &[u8]) -> u32 {
-    let mut crc = u32::MAX;
-    for byte in bytes {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            crc = if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
-        }
-    }
-    !crc
 }
 
 fn conv(args: &Args<'_>, out: &mut Out) -> Done {

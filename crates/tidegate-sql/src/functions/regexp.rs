@@ -15,7 +15,7 @@ pub(super) const FAMILY: Family = Family { functions: FUNCTIONS, udfs: &[], aggr
 
 #[rustfmt::skip]
 static FUNCTIONS: &[Function] = &[
-    rewrite("REGEXP_LIKE", 2, 2, |t, args| regexp(t, "TG_REGEXP_LIKE", args)),
+    rewrite("REGEXP_LIKE", 2, 3, regexp_like),
     rewrite("REGEXP_INSTR", 2, 2, |t, args| regexp(t, "TG_REGEXP_INSTR", args)),
     rewrite("REGEXP_SUBSTR", 2, 2, |t, args| {
         let ex = regexp(t, "TG_REGEXP_SUBSTR", args)?;
@@ -24,8 +24,8 @@ static FUNCTIONS: &[Function] = &[
         Ok(Ex { ty, ..ex })
     }),
     rewrite("REGEXP_REPLACE", 3, 3, |t, args| regexp(t, "TG_REGEXP_REPLACE", args)),
-    udf("TG_REGEXP_LIKE", "tg_regexp_like", 3, 3, &[Want::Text, Want::Text, Want::Any], |_| SqlType::boolean(), |args, out| {
-        out.bool(pattern(args)?.find(args.bytes(0), 0).map_err(failed)?.is_some());
+    udf("TG_REGEXP_LIKE", "tg_regexp_like", 3, 4, &[Want::Text, Want::Text, Want::Any, Want::Text], |_| SqlType::boolean(), |args, out| {
+        out.bool(pattern_with_options(args)?.find(args.bytes(0), 0).map_err(failed)?.is_some());
         Ok(())
     }),
     udf("TG_REGEXP_INSTR", "tg_regexp_instr", 3, 3, &[Want::Text, Want::Text, Want::Any], int, |args, out| {
@@ -47,6 +47,33 @@ static FUNCTIONS: &[Function] = &[
         Ok(())
     }),
 ];
+
+/// MySQL's function; its third argument says how to match.
+fn regexp_like(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
+    regexp(t, "TG_REGEXP_LIKE", args)
+}
+
+/// The pattern by the way of comparing, and by the letters of the fourth argument if there is one: `c` and `i` for case, `m` for lines,
+/// `n` for points that match line ends, `u` for line feeds as the only ends of lines, which they are anyway. The last of `c` and `i` counts.
+fn pattern_with_options(args: &Args<'_>) -> Result<std::rc::Rc<Pattern>, ServerError> {
+    let mut caseless = args.int(2) == 0;
+    let mut options = String::new();
+    for letter in args.bytes(3) {
+        match letter {
+            b'c' => caseless = false,
+            b'i' => caseless = true,
+            b'm' => options.push_str("(?m)"),
+            b'n' => options.push_str("(?s)"),
+            b'u' => {}
+            _ => return Err(errors::wrong_arguments("regexp_like")),
+        }
+    }
+    let is_text = args.int(2) != 2;
+    if options.is_empty() {
+        return Pattern::cached(args.bytes(1), is_text, caseless).map_err(failed);
+    }
+    Pattern::cached(&[options.as_bytes(), args.bytes(1)].concat(), is_text, caseless).map_err(failed)
+}
 
 /// The call with the way of comparing as third argument.
 fn regexp(t: &mut Translator<'_>, name: &str, args: &[Ex]) -> Res<Ex> {

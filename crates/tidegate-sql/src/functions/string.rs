@@ -11,6 +11,7 @@ use crate::{
     translate::{Ex, Res, Translator, meet},
     value::{
         Rep, SqlType,
+        beginning::beginning,
         collation::{Collation, next_char},
         decimal::SCALE_MAX,
         number::hex_bytes,
@@ -26,6 +27,11 @@ use super::abi::Udf;
 
 #[rustfmt::skip]
 static UDFS: &[Udf] = &[
+    // `tg_beginning(value, count)`: what an index over a prefix compares. Definitions of SQLite's name it.
+    Udf::new("tg_beginning", 2, |args, out| {
+        out.cell(beginning(args.cell(0), u32::try_from(args.int(1)).unwrap_or(0)));
+        Ok(())
+    }),
     Udf::new("f_hex_number", 1, |args, out| { out.text(format!("{:X}", args.uint(0))); Ok(()) }),
     Udf::new("f_hex_text", 1, |args, out| {
         const DIGITS: &[u8; 16] = b"0123456789ABCDEF";

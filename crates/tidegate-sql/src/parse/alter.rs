@@ -7,8 +7,8 @@ use super::{
     column::{column, column_rest, default},
     comma_separated,
     ddl::{
-        CheckSpec, ColumnSpec, DefaultSpec, ForeignKeySpec, IndexSpec, Refused, TableOptions, constraint, if_exists,
-        if_not_exists, table_options,
+        CheckSpec, ColumnSpec, DefaultSpec, ForeignKeySpec, IndexSpec, Refused, TableOptions, alter_database,
+        constraint, if_exists, if_not_exists, table_options,
     },
     table_name, word_or_string,
 };
@@ -54,6 +54,12 @@ pub(crate) enum AlterItem {
     DropForeignKey {
         name: String,
         if_exists: bool,
+    },
+    /// A CHECK of the table; unless `is_check` a foreign key or a unique index as well.
+    DropConstraint {
+        name: String,
+        if_exists: bool,
+        is_check: bool,
     },
     RenameIndex {
         old: String,
@@ -103,6 +109,9 @@ pub(super) fn rename(p: &mut Parser) -> Result<Outcome> {
 pub(super) fn alter(p: &mut Parser) -> Result<Outcome> {
     if take_word(p, "USER") {
         return accounts::alter(p);
+    }
+    if take_word(p, "DATABASE") || take_word(p, "SCHEMA") {
+        return alter_database(p);
     }
     take_word(p, "IGNORE");
     if !take_word(p, "TABLE") {
@@ -226,9 +235,15 @@ fn alter_drop(p: &mut Parser) -> Result<AlterItem> {
     if take_words(p, &["PRIMARY", "KEY"]) {
         return Ok(AlterItem::DropPrimary);
     }
-    if take_words(p, &["FOREIGN", "KEY"]) || take_word(p, "CONSTRAINT") {
+    if take_words(p, &["FOREIGN", "KEY"]) {
         let if_exists = if_exists(p);
         return Ok(AlterItem::DropForeignKey { name: identifier(p)?.value, if_exists });
+    }
+    // CHECK is MySQL's word.
+    let is_check = take_word(p, "CHECK");
+    if is_check || take_word(p, "CONSTRAINT") {
+        let if_exists = if_exists(p);
+        return Ok(AlterItem::DropConstraint { name: identifier(p)?.value, if_exists, is_check });
     }
     if take_word(p, "INDEX") || take_word(p, "KEY") {
         let if_exists = if_exists(p);

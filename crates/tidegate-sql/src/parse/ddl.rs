@@ -171,6 +171,12 @@ pub(super) fn create(p: &mut Parser) -> Result<Outcome> {
 fn create_database(p: &mut Parser) -> Result<Statement> {
     let if_not_exists = if_not_exists(p);
     let name = identifier(p)?.value;
+    let (charset, collation) = database_options(p)?;
+    Ok(Statement::CreateDatabase { name, if_not_exists, collation, charset })
+}
+
+/// The options of a schema: its character set, its collation.
+fn database_options(p: &mut Parser) -> Result<(Option<String>, Option<String>)> {
     let (mut charset, mut collation) = (None, None);
     loop {
         take_word(p, "DEFAULT");
@@ -181,10 +187,25 @@ fn create_database(p: &mut Parser) -> Result<Statement> {
             skip(p, &Token::Eq);
             collation = Some(word_or_string(p)?);
         } else {
-            break;
+            return Ok((charset, collation));
         }
     }
-    Ok(Statement::CreateDatabase { name, if_not_exists, collation, charset })
+}
+
+/// ALTER DATABASE; the words before its name have been read.
+pub(super) fn alter_database(p: &mut Parser) -> Result<Outcome> {
+    const OPTIONS: [&str; 5] = ["DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "COMMENT"];
+    let quoted = matches!(&p.peek_token_ref().token, Token::Word(word) if word.quote_style.is_some());
+    let is_named = quoted || !OPTIONS.iter().any(|word| is_word(p.peek_token_ref(), word));
+    let name = if is_named { Some(identifier(p)?.value) } else { None };
+    let (charset, collation) = database_options(p)?;
+    if is_word(p.peek_token_ref(), "COMMENT") {
+        return Ok(Err(errors::unsupported("comments of schemas")));
+    }
+    if charset.is_none() && collation.is_none() {
+        return unexpected(p);
+    }
+    Ok(Ok(Statement::AlterDatabase { name, collation, charset }))
 }
 
 fn create_view(p: &mut Parser, or_replace: bool, definer: Option<Who>, is_invoker: bool) -> Result<Statement> {

@@ -103,6 +103,11 @@ pub(super) fn show(p: &mut Parser) -> Result<Outcome> {
             "collation_connection",
             "Database Collation",
         ])
+    } else if let Some(columns) = replication(p) {
+        match columns {
+            Ok(columns) => ShowWhat::Empty(columns),
+            Err(error) => return Ok(Err(error)),
+        }
     } else if take_words(p, &["OPEN", "TABLES"]) {
         in_schema(p)?;
         ShowWhat::Empty(&["Database", "Table", "In_use", "Name_locked"])
@@ -110,7 +115,23 @@ pub(super) fn show(p: &mut Parser) -> Result<Outcome> {
         return count(p);
     } else if take_word(p, "EVENTS") {
         in_schema(p)?;
-        ShowWhat::Empty(&["Db", "Name", "Definer", "Time zone", "Type"])
+        ShowWhat::Empty(&[
+            "Db",
+            "Name",
+            "Definer",
+            "Time zone",
+            "Type",
+            "Execute at",
+            "Interval value",
+            "Interval field",
+            "Starts",
+            "Ends",
+            "Status",
+            "Originator",
+            "character_set_client",
+            "collation_connection",
+            "Database Collation",
+        ])
     } else {
         let Token::Word(word) = &p.peek_token_ref().token else { return unexpected(p) };
         return Ok(Err(errors::unsupported(format!("SHOW {}", word.value.to_ascii_uppercase()))));
@@ -124,6 +145,27 @@ pub(super) fn show(p: &mut Parser) -> Result<Outcome> {
         comma_separated(p, |p| p.parse_expr())?;
     }
     Ok(Ok(Statement::Show(Show { what, like, filter })))
+}
+
+/// Takes the words that ask about replication.
+fn replication(p: &mut Parser) -> Option<std::result::Result<&'static [&'static str], tidegate_rows::ServerError>> {
+    use crate::show::replication::{ALL_SLAVES, EVENTS, HOSTS, MASTER, SLAVE};
+    const KNOWN: [(&[&str], &[&str]); 10] = [
+        (&["MASTER", "STATUS"], MASTER),
+        (&["BINLOG", "STATUS"], MASTER),
+        (&["SLAVE", "STATUS"], SLAVE),
+        (&["REPLICA", "STATUS"], SLAVE),
+        (&["ALL", "SLAVES", "STATUS"], ALL_SLAVES),
+        (&["ALL", "REPLICAS", "STATUS"], ALL_SLAVES),
+        (&["SLAVE", "HOSTS"], HOSTS),
+        (&["REPLICA", "HOSTS"], HOSTS),
+        (&["BINLOG", "EVENTS"], EVENTS),
+        (&["RELAYLOG", "EVENTS"], EVENTS),
+    ];
+    if take_words(p, &["BINARY", "LOGS"]) || take_words(p, &["MASTER", "LOGS"]) {
+        return Some(Err(errors::no_binary_log()));
+    }
+    KNOWN.iter().find(|(words, _)| take_words(p, words)).map(|(_, columns)| Ok(*columns))
 }
 
 /// Whether nothing says which rows are wanted.

@@ -51,6 +51,12 @@ pub(crate) enum Statement {
         collation: Option<String>,
         charset: Option<String>,
     },
+    /// `name` is `None` for the current schema.
+    AlterDatabase {
+        name: Option<String>,
+        collation: Option<String>,
+        charset: Option<String>,
+    },
     DropDatabase {
         name: String,
         if_exists: bool,
@@ -115,6 +121,8 @@ pub(crate) enum Statement {
     Deallocate(String),
     Explain {
         from: usize,
+        /// FORMAT=JSON
+        json: bool,
     },
     Do,
     /// Administration that this engine has no need of: answers OK or a status row for each table.

@@ -94,6 +94,7 @@ impl Check<'_> {
             Statement::LockAll => self.access.want_global(Privileges::RELOAD),
             Statement::Call(name) => self.in_schema(name, Privileges::EXECUTE),
             Statement::CreateDatabase { .. }
+            | Statement::AlterDatabase { .. }
             | Statement::DropDatabase { .. }
             | Statement::CreateTable(_)
             | Statement::DropTable { .. }
@@ -109,6 +110,10 @@ impl Check<'_> {
     fn definition(&self, statement: &Statement) -> Res<()> {
         match statement {
             Statement::CreateDatabase { name, .. } => self.access.want_in_schema(name, Privileges::CREATE),
+            Statement::AlterDatabase { name, .. } => {
+                let current = TableName { schema: name.clone(), name: String::new() };
+                self.in_schema(&current, Privileges::ALTER)
+            }
             Statement::DropDatabase { name, .. } => self.access.want_in_schema(name, Privileges::DROP),
             Statement::CreateTable(create) => self.create_table(create),
             Statement::DropTable { tables, temporary, .. } => {
@@ -249,7 +254,7 @@ impl Check<'_> {
             return self.access.want_global(Privileges::RELOAD);
         }
         let wanted = match verb {
-            "check" | "checksum" => Privileges::SELECT,
+            "check" | "checksum" | "checksum quick" => Privileges::SELECT,
             _ => Privileges::SELECT.and(Privileges::INSERT),
         };
         tables.iter().try_for_each(|table| self.on_table(table, wanted))

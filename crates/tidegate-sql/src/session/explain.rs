@@ -83,7 +83,7 @@ impl Names {
     }
 }
 
-/// The name of a column (`c3`) or an index (`i1_2`, the second of table 1), and whether it is that of an index.
+/// The name of a column (`c3`) or an index (`i1_2` or `u1_2`, the second of table 1), and whether it is that of an index.
 fn readable<'a>(word: &str, table: &'a Table) -> Option<(&'a str, bool)> {
     if let Some(id) = word.strip_prefix('c').and_then(|id| id.parse::<u32>().ok()) {
         return table.columns.iter().find(|column| column.id == id).map(|column| (&*column.name, false));
@@ -91,7 +91,7 @@ fn readable<'a>(word: &str, table: &'a Table) -> Option<(&'a str, bool)> {
     if word.starts_with("sqlite_autoindex_") {
         return Some(("PRIMARY", true));
     }
-    let (number, id) = word.strip_prefix('i')?.split_once('_')?;
+    let (number, id) = word.strip_prefix(['i', 'u'])?.split_once('_')?;
     let (number, id): (i64, i64) = (number.parse().ok()?, id.parse().ok()?);
     let index = table.indexes.iter().find(|index| number == table.id && index.id == id)?;
     Some((&index.name, true))

@@ -60,19 +60,19 @@ pub(crate) struct TakenAutos {
 }
 
 impl TakenAutos {
-    /// The next value for a table that the statement has had before.
-    pub(crate) fn next(self, table: i64) -> Option<u64> {
-        let (next, behind) = self.left.filter(|_| self.table == table)?;
-        (next < behind).then_some(next)
+    /// The next value for a table that the statement has had before, and what comes behind the last of them.
+    pub(crate) fn next(self, table: i64) -> Option<(u64, u64)> {
+        self.left.filter(|(next, behind)| self.table == table && next < behind)
     }
 
-    /// With a value that the statement takes; `behind` comes after it.
+    /// With values that the statement takes from `value` on; `behind` comes after them.
     pub(crate) fn with(self, table: i64, value: u64, behind: u64) -> Self {
         if self.table != table {
             return Self { table, taken: Some((value, behind)), left: None };
         }
         let left = self.left.map(|(next, last)| (next.max(behind), last));
-        let first = self.taken.map_or(value, |(first, _)| first);
+        // Others may have taken what lies between: the newer ones are kept then.
+        let first = self.taken.filter(|(_, end)| *end == value).map_or(value, |(first, _)| first);
         Self { table, taken: Some((first, behind)), left }
     }
 
@@ -114,15 +114,15 @@ mod tests {
         let first = fresh.with(1, 5, 6).with(1, 6, 7);
         assert_eq!(first.next(1), None, "those are taken");
         let second = first.given_back();
-        assert_eq!((second.next(1), second.next(2)), (Some(5), None));
+        assert_eq!((second.next(1), second.next(2)), (Some((5, 7)), None));
         // It is undone earlier this time, and later the third time.
         let third = second.with(1, 5, 6).given_back();
-        assert_eq!(third.next(1), Some(5));
+        assert_eq!(third.next(1), Some((5, 7)));
         let third = third.with(1, 5, 6).with(1, 6, 7);
         assert_eq!(third.next(1), None);
-        assert_eq!(third.with(1, 9, 10).given_back().next(1), Some(5));
+        assert_eq!(third.with(1, 9, 10).given_back().next(1), Some((9, 10)), "7 and 8 may be somebody else's");
         // Nothing was taken before it was undone again.
-        assert_eq!(second.given_back().next(1), Some(5));
+        assert_eq!(second.given_back().next(1), Some((5, 7)));
         assert_eq!(second.with(2, 1, 2).next(1), None, "another table");
     }
 }

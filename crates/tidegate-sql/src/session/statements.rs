@@ -69,7 +69,7 @@ impl Core {
             }
             Statement::Execute { name, variables } => return self.execute_prepared(&name, &variables, more, sink),
             Statement::Show(request) => return show::show(self, &request, text.sql, more, sink),
-            Statement::Explain { from } => return show::explain(self, text, from, to, more, sink),
+            Statement::Explain { from, json } => return show::explain(self, text, (from, to), json, more, sink),
             Statement::Admin { verb, tables } => return show::admin(self, verb, &tables, more, sink),
             Statement::Call(name) => {
                 let schema = name.schema.clone().or_else(|| self.schema.as_ref().map(|schema| schema.name.clone()));

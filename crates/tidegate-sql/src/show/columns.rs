@@ -8,15 +8,16 @@ use crate::{
     parse::KeyKind,
     store::made_rows::{Item, Rows},
     translate::{Res, Translator},
-    value::{Base, SqlType, types::NOT_FIXED},
+    value::{Base, Datum, Rep, SqlType, types::NOT_FIXED},
 };
 
 fn key_of(table: &Table, column: &Column) -> &'static str {
+    let primary = table.shown_primary().map(|index| index.id);
     let mut best = "";
     for index in &table.indexes {
         let Some(place) = index.parts.iter().position(|part| part.column == column.id) else { continue };
         match index.kind {
-            KeyKind::Primary => return "PRI",
+            _ if primary == Some(index.id) => return "PRI",
             KeyKind::Unique if index.parts.len() == 1 => best = "UNI",
             _ if place == 0 && best.is_empty() => best = "MUL",
             _ => {}
@@ -30,13 +31,18 @@ fn default_texts(column: &Column) -> (Item, Item) {
         Default::None if column.nullable => ("NULL".into(), Item::Null),
         Default::None => (Item::Null, Item::Null),
         Default::Null => ("NULL".into(), Item::Null),
-        Default::Literal { text, quoted: true, .. } => {
-            (format!("'{}'", text.replace('\'', "''")).into(), text.as_str().into())
+        Default::Literal { text, quoted, value } => {
+            let written = super::create::default_text(&column.ty, text, *quoted, value);
+            let shown = match value {
+                _ if !quoted || column.ty.base.is_blob() => written.clone(),
+                Datum::Blob(bytes) if column.ty.rep() == Rep::Blob => String::from_utf8_lossy(bytes).into_owned(),
+                _ => text.clone(),
+            };
+            (written.into(), shown.into())
         }
-        Default::Literal { text, .. } => (text.as_str().into(), text.as_str().into()),
         Default::Now => (now_text(column).into(), now_text(column).into()),
         Default::Expression(text) => {
-            let shown = super::expression::shown(text);
+            let shown = super::expression::shown_default(text);
             (shown.as_str().into(), shown.as_str().into())
         }
     }
@@ -137,7 +143,7 @@ fn column_row(schema: &str, table: &Table, position: usize, column: &Column, hel
         if temporal { i64::from(ty.decimals).into() } else { Item::Null },
         text(ty.collation.charset()),
         text(ty.collation.name()),
-        ty.sql_name().into(),
+        super::create::type_name(ty).into(),
         key_of(table, column).into(),
         extra.join(" ").into(),
         privileges.join(",").into(),

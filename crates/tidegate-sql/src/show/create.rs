@@ -7,7 +7,7 @@ use crate::{
     errors,
     parse::KeyKind,
     session::Core,
-    value::{Base, collation::Collation},
+    value::{Base, Datum, Rep, SqlType, collation::Collation, uint_of},
 };
 
 /// Answers SHOW CREATE TABLE or VIEW.
@@ -43,7 +43,8 @@ pub(super) fn show_create(
     if view {
         return Err(errors::not_a_view(schema, name).into());
     }
-    let mut text = create_table(table);
+    let next = crate::show::next_auto(core, schema, table)?;
+    let mut text = create_table(table, next);
     let mode = core.env.sql_mode.get();
     if mode & crate::variables::ANSI != 0 {
         text.truncate(text.rfind("\n) ").map_or(text.len(), |at| at + 2));
@@ -82,12 +83,28 @@ pub(crate) fn quote(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 
-fn string(text: &str) -> String {
-    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''").replace('\n', "\\n"))
+/// A text in quotes, as MariaDB writes it: what no line of a dump can hold is escaped.
+pub(super) fn string(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('\'');
+    for c in text.chars() {
+        match c {
+            '\\' => quoted.push_str("\\\\"),
+            '\'' => quoted.push_str("''"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\0' => quoted.push_str("\\0"),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('\'');
+    quoted
 }
 
 /// The statement that makes the table.
-pub(crate) fn create_table(table: &Table) -> String {
+///
+/// `next` is the next value of AUTO_INCREMENT.
+pub(crate) fn create_table(table: &Table, next: u64) -> String {
     let mut items: Vec<String> =
         table.columns.iter().map(|column| format!("  {}", column_text(table, column))).collect();
     for index in &table.indexes {
@@ -107,7 +124,8 @@ pub(crate) fn create_table(table: &Table) -> String {
         };
         let comment =
             if index.comment.is_empty() { String::new() } else { format!(" COMMENT {}", string(&index.comment)) };
-        items.push(format!("  {head} ({}){comment}", parts.join(",")));
+        let hash = if table.is_hashed(index) { " USING HASH" } else { "" };
+        items.push(format!("  {head} ({}){hash}{comment}", parts.join(",")));
     }
     let mut foreign_keys: Vec<_> = table.foreign_keys.iter().collect();
     foreign_keys.sort_by(|a, b| a.name.cmp(&b.name));
@@ -132,11 +150,6 @@ pub(crate) fn create_table(table: &Table) -> String {
     for check in table.checks.iter().filter(|check| check.column.is_none()) {
         items.push(format!("  CONSTRAINT {} CHECK ({})", quote(&check.name), super::expression::shown(&check.text)));
     }
-    let next = table
-        .state
-        .next_auto
-        .load(std::sync::atomic::Ordering::Acquire)
-        .max(table.state.stored_auto.load(std::sync::atomic::Ordering::Acquire));
     let auto =
         if next > 1 && table.auto_column().is_some() { format!(" AUTO_INCREMENT={next}") } else { String::new() };
     let comment = if table.comment.is_empty() { String::new() } else { format!(" COMMENT={}", string(&table.comment)) };
@@ -152,7 +165,7 @@ pub(crate) fn create_table(table: &Table) -> String {
 }
 
 fn column_text(table: &Table, column: &Column) -> String {
-    let mut text = format!("{} {}", quote(&column.name), column.ty.sql_name());
+    let mut text = format!("{} {}", quote(&column.name), type_name(&column.ty));
     if column.ty.base.is_character() && (column.ty.collation != table.collation || column.ty.base == Base::Json) {
         text.push_str(&collation_text(column.ty.collation));
     }
@@ -171,8 +184,9 @@ fn column_text(table: &Table, column: &Column) -> String {
         Default::None if column.nullable => text.push_str(" DEFAULT NULL"),
         Default::None => {}
         Default::Null => text.push_str(" DEFAULT NULL"),
-        Default::Literal { text: value, quoted: true, .. } => text.push_str(&format!(" DEFAULT {}", string(value))),
-        Default::Literal { text: value, .. } => text.push_str(&format!(" DEFAULT {value}")),
+        Default::Literal { text: given, quoted, value } => {
+            text.push_str(&format!(" DEFAULT {}", default_text(&column.ty, given, *quoted, value)));
+        }
         Default::Now => text.push_str(&format!(" DEFAULT {}", now_text(column))),
         Default::Expression(default) => {
             text.push_str(&format!(" DEFAULT {}", super::expression::shown_default(default)));
@@ -194,6 +208,30 @@ fn column_text(table: &Table, column: &Column) -> String {
         text.push_str(&format!(" CHECK (json_valid({}))", quote(&column.name)));
     }
     text
+}
+
+/// The name of a type, its members as they are written.
+pub(super) fn type_name(ty: &SqlType) -> String {
+    match ty.members.as_deref() {
+        Some(members) => {
+            let members: Vec<String> = members.iter().map(|member| string(member)).collect();
+            format!("{}({})", ty.data_type(), members.join(","))
+        }
+        None => ty.sql_name(),
+    }
+}
+
+/// A literal default as it is written; bytes that are no text by their digits, which MariaDB sends as they are.
+pub(super) fn default_text(ty: &SqlType, given: &str, quoted: bool, value: &Datum) -> String {
+    match value {
+        value if ty.base == Base::Bit => format!("b'{:b}'", uint_of(value.as_cell())),
+        _ if !quoted => given.to_owned(),
+        Datum::Blob(bytes) if ty.rep() == Rep::Blob => match std::str::from_utf8(bytes) {
+            Ok(text) => string(text),
+            Err(_) => format!("x'{}'", bytes.iter().map(|byte| format!("{byte:02X}")).collect::<String>()),
+        },
+        _ => string(given),
+    }
 }
 
 fn collation_text(collation: Collation) -> String {

@@ -33,7 +33,7 @@ fn print(expr: &Expr) -> Option<String> {
             Value::Null => "NULL".into(),
             Value::Boolean(flag) => if *flag { "1" } else { "0" }.into(),
             Value::Number(number, _) => number.clone(),
-            Value::SingleQuotedString(text) => format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'")),
+            Value::SingleQuotedString(text) => escaped(text),
             _ => return None,
         },
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => format!("-{}", operand(expr)?),
@@ -69,6 +69,23 @@ fn print(expr: &Expr) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+/// A text in quotes as expressions have it: with a backslash before what is escaped.
+fn escaped(text: &str) -> String {
+    let mut quoted = String::from("'");
+    for c in text.chars() {
+        match c {
+            '\\' | '\'' => quoted.extend(['\\', c]),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\0' => quoted.push_str("\\0"),
+            '\x1a' => quoted.push_str("\\Z"),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('\'');
+    quoted
 }
 
 fn operand(expr: &Expr) -> Option<String> {

@@ -1,4 +1,4 @@
-//! The tables of `information_schema` about the server itself: character sets, variables, counters, clients.
+//! The tables of `information_schema` about the server itself: variables, counters, clients.
 
 use std::sync::atomic::Ordering;
 
@@ -8,44 +8,8 @@ use crate::{
     store::made_rows::{Item, Rows},
     task,
     translate::{Res, Translator},
-    value::collation::Collation,
     variables::{self, VariableScope},
 };
-
-pub(super) fn character_sets(_: &Translator<'_>) -> Res<Rows> {
-    Ok(Collation::all()
-        .filter(|collation| collation.is_default())
-        .map(|collation| {
-            let description = match collation.charset() {
-                "binary" => "Binary pseudo charset",
-                "ascii" => "US ASCII",
-                "latin1" => "cp1252 West European",
-                _ => "UTF-8 Unicode",
-            };
-            vec![
-                collation.charset().into(),
-                collation.name().into(),
-                description.into(),
-                i64::from(collation.char_bytes_max()).into(),
-            ]
-        })
-        .collect())
-}
-
-pub(super) fn collations(_: &Translator<'_>) -> Res<Rows> {
-    Ok(Collation::all()
-        .map(|collation| {
-            vec![
-                collation.name().into(),
-                collation.charset().into(),
-                i64::from(collation.0).into(),
-                if collation.is_default() { "Yes" } else { "" }.into(),
-                "Yes".into(),
-                if collation.name().contains("unicode") { 8 } else { 1 }.into(),
-            ]
-        })
-        .collect())
-}
 
 pub(super) fn system_variables(translator: &Translator<'_>, scope: VariableScope) -> Rows {
     let now = translator.now();

@@ -9,13 +9,15 @@ use super::{
     about::About,
     accounts,
     cardinality::Cardinalities,
+    collations::{applicability, character_sets, collations},
     columns,
-    server::{character_sets, collations, processlist, status, system_variables},
+    server::{processlist, status, system_variables},
     transactions,
 };
 use crate::{
     accounts::Privileges,
     catalog::{Catalog, Table},
+    ddl::temporary::is_hidden,
     errors,
     parse::KeyKind,
     store::{
@@ -27,7 +29,7 @@ use crate::{
         Coercibility, Res, Translator,
         scope::{Scope, Source, SourceColumn},
     },
-    value::{Base, Rep, SqlType, collation::Collation},
+    value::{Base, Rep, SqlType, collation::Collation, uint_of},
     variables::VariableScope,
 };
 
@@ -36,7 +38,7 @@ const COUNT_MAX: i64 = 10_000;
 
 pub(super) type Make = fn(&Translator<'_>, &About) -> Res<Rows>;
 
-/// A table: its name, its columns (numbers end with `#`), its rows.
+/// A table: its name, its columns (numbers end with `#`, what only SHOW reads with `!`), its rows.
 pub(super) struct Definition {
     pub(super) name: &'static str,
     pub(super) columns: &'static str,
@@ -46,32 +48,32 @@ pub(super) struct Definition {
 #[rustfmt::skip]
 static TABLES: &[Definition] = &[
     Definition { name: "schemata", columns: "catalog_name schema_name default_character_set_name default_collation_name sql_path schema_comment", make: schemata },
-    Definition { name: "tables", columns: "table_catalog table_schema table_name table_type engine version# row_format table_rows# avg_row_length# data_length# max_data_length# index_length# data_free# auto_increment# create_time update_time check_time table_collation checksum# create_options table_comment", make: tables },
-    Definition { name: "columns", columns: "table_catalog table_schema table_name column_name ordinal_position# column_default is_nullable data_type character_maximum_length# character_octet_length# numeric_precision# numeric_scale# datetime_precision# character_set_name collation_name column_type column_key extra privileges column_comment is_generated generation_expression column_default_shown", make: columns::columns },
+    Definition { name: "tables", columns: "table_catalog table_schema table_name table_type engine version# row_format table_rows# avg_row_length# data_length# max_data_length# index_length# data_free# auto_increment# create_time update_time check_time table_collation checksum# create_options table_comment max_index_length# temporary", make: tables },
+    Definition { name: "columns", columns: "table_catalog table_schema table_name column_name ordinal_position# column_default is_nullable data_type character_maximum_length# character_octet_length# numeric_precision# numeric_scale# datetime_precision# character_set_name collation_name column_type column_key extra privileges column_comment is_generated generation_expression column_default_shown!", make: columns::columns },
     Definition { name: "statistics", columns: "table_catalog table_schema table_name non_unique# index_schema index_name seq_in_index# column_name collation cardinality# sub_part# packed nullable index_type comment index_comment ignored", make: statistics },
     Definition { name: "key_column_usage", columns: "constraint_catalog constraint_schema constraint_name table_catalog table_schema table_name column_name ordinal_position# position_in_unique_constraint# referenced_table_schema referenced_table_name referenced_column_name", make: key_column_usage },
     Definition { name: "table_constraints", columns: "constraint_catalog constraint_schema constraint_name table_schema table_name constraint_type", make: table_constraints },
     Definition { name: "referential_constraints", columns: "constraint_catalog constraint_schema constraint_name unique_constraint_catalog unique_constraint_schema unique_constraint_name match_option update_rule delete_rule table_name referenced_table_name", make: referential_constraints },
     Definition { name: "views", columns: "table_catalog table_schema table_name view_definition check_option is_updatable definer security_type character_set_client collation_connection algorithm", make: views },
     Definition { name: "engines", columns: "engine support comment transactions xa savepoints", make: |_, _| Ok(vec![vec!["InnoDB".into(), "DEFAULT".into(), "Tidegate's embedded engine under the usual name".into(), "YES".into(), "NO".into(), "YES".into()]]) },
-    Definition { name: "character_sets", columns: "character_set_name default_collate_name description maxlen#", make: |t, _| character_sets(t) },
-    Definition { name: "collations", columns: "collation_name character_set_name id# is_default is_compiled sortlen#", make: |t, _| collations(t) },
-    Definition { name: "collation_character_set_applicability", columns: "collation_name character_set_name", make: |_, _| Ok(Collation::all().map(|c| vec![c.name().into(), c.charset().into()]).collect()) },
+    Definition { name: "character_sets", columns: "character_set_name default_collate_name description maxlen#", make: |_, _| Ok(character_sets()) },
+    Definition { name: "collations", columns: "collation_name character_set_name id# is_default is_compiled sortlen#", make: |_, _| Ok(collations()) },
+    Definition { name: "collation_character_set_applicability", columns: "collation_name character_set_name full_collation_name id# is_default", make: |_, _| Ok(applicability()) },
     Definition { name: "session_variables", columns: "variable_name variable_value", make: |t, _| Ok(system_variables(t, VariableScope::Session)) },
     Definition { name: "global_variables", columns: "variable_name variable_value", make: |t, _| Ok(system_variables(t, VariableScope::Global)) },
     Definition { name: "session_status", columns: "variable_name variable_value", make: |t, _| status(t) },
     Definition { name: "global_status", columns: "variable_name variable_value", make: |t, _| status(t) },
     Definition { name: "processlist", columns: "id# user host db command time# state info time_ms stage# max_stage# progress memory_used# max_memory_used# examined_rows# query_id# info_binary tid#", make: |t, _| processlist(t) },
-    Definition { name: "routines", columns: "specific_name routine_catalog routine_schema routine_name routine_type data_type routine_definition created last_altered definer", make: |_, _| Ok(Vec::new()) },
-    Definition { name: "parameters", columns: "specific_catalog specific_schema specific_name ordinal_position# parameter_mode parameter_name data_type", make: |_, _| Ok(Vec::new()) },
-    Definition { name: "triggers", columns: "trigger_catalog trigger_schema trigger_name event_manipulation event_object_schema event_object_table action_statement action_timing created definer", make: |_, _| Ok(Vec::new()) },
-    Definition { name: "events", columns: "event_catalog event_schema event_name definer event_definition status", make: |_, _| Ok(Vec::new()) },
-    Definition { name: "partitions", columns: "table_catalog table_schema table_name partition_name partition_ordinal_position# partition_method", make: |_, _| Ok(Vec::new()) },
+    Definition { name: "routines", columns: "specific_name routine_catalog routine_schema routine_name routine_type data_type character_maximum_length# character_octet_length# numeric_precision# numeric_scale# datetime_precision# character_set_name collation_name dtd_identifier routine_body routine_definition external_name external_language parameter_style is_deterministic sql_data_access sql_path security_type created last_altered sql_mode routine_comment definer character_set_client collation_connection database_collation", make: |_, _| Ok(Vec::new()) },
+    Definition { name: "parameters", columns: "specific_catalog specific_schema specific_name ordinal_position# parameter_mode parameter_name data_type character_maximum_length# character_octet_length# numeric_precision# numeric_scale# datetime_precision# character_set_name collation_name dtd_identifier routine_type", make: |_, _| Ok(Vec::new()) },
+    Definition { name: "triggers", columns: "trigger_catalog trigger_schema trigger_name event_manipulation event_object_catalog event_object_schema event_object_table action_order# action_condition action_statement action_orientation action_timing action_reference_old_table action_reference_new_table action_reference_old_row action_reference_new_row created sql_mode definer character_set_client collation_connection database_collation", make: |_, _| Ok(Vec::new()) },
+    Definition { name: "events", columns: "event_catalog event_schema event_name definer time_zone event_body event_definition event_type execute_at interval_value interval_field sql_mode starts ends status on_completion created last_altered last_executed event_comment originator# character_set_client collation_connection database_collation", make: |_, _| Ok(Vec::new()) },
+    Definition { name: "partitions", columns: "table_catalog table_schema table_name partition_name subpartition_name partition_ordinal_position# subpartition_ordinal_position# partition_method subpartition_method partition_expression subpartition_expression partition_description table_rows# avg_row_length# data_length# max_data_length# index_length# data_free# create_time update_time check_time checksum# partition_comment nodegroup tablespace_name", make: partitions },
     Definition { name: "check_constraints", columns: "constraint_catalog constraint_schema table_name constraint_name level check_clause", make: check_constraints },
     Definition { name: "innodb_trx", columns: transactions::TRX, make: |t, _| transactions::trx(t) },
     Definition { name: "innodb_locks", columns: transactions::LOCKS, make: |t, _| transactions::locks(t) },
     Definition { name: "innodb_lock_waits", columns: transactions::LOCK_WAITS, make: |t, _| transactions::lock_waits(t) },
-    Definition { name: "plugins", columns: "plugin_name plugin_version plugin_status plugin_type", make: |_, _| Ok(Vec::new()) },
+    Definition { name: "plugins", columns: "plugin_name plugin_version plugin_status plugin_type plugin_type_version plugin_library plugin_library_version plugin_author plugin_description plugin_license load_option plugin_maturity plugin_auth_version", make: |_, _| Ok(plugins()) },
     Definition { name: "user_privileges", columns: "grantee table_catalog privilege_type is_grantable", make: |t, _| Ok(accounts::user_privileges(t)) },
     Definition { name: "schema_privileges", columns: "grantee table_catalog table_schema privilege_type is_grantable", make: |t, _| Ok(accounts::schema_privileges(t)) },
     Definition { name: "table_privileges", columns: "grantee table_catalog table_schema table_name privilege_type is_grantable", make: |t, _| Ok(accounts::table_privileges(t)) },
@@ -111,11 +113,21 @@ fn type_of(name: &str) -> SqlType {
         "non_unique#" | "cardinality#" | "sub_part#" | "id#" | "time#" | "maxlen#" | "sortlen#" => SqlType::bigint(),
         name if name.ends_with('#') => SqlType::ubigint(),
         "column_default"
-        | "column_default_shown"
+        | "column_default_shown!"
         | "column_type"
         | "generation_expression"
         | "view_definition"
         | "info"
+        | "routine_definition"
+        | "routine_comment"
+        | "dtd_identifier"
+        | "event_definition"
+        | "action_condition"
+        | "action_statement"
+        | "partition_expression"
+        | "subpartition_expression"
+        | "partition_description"
+        | "plugin_description"
         | "check_clause" => SqlType { collation: Collation(33), ..SqlType::new(Base::LongText) }.stored(),
         _ => SqlType::varchar(512, Collation(33)),
     }
@@ -143,13 +155,13 @@ pub(super) fn made_table(
         .map(|(index, name)| {
             let ty = type_of(name);
             SourceColumn {
-                name: shown(name.trim_end_matches('#')),
+                name: shown(name.trim_end_matches(['#', '!'])),
                 sql: format!("column{}", index + 1),
                 nullable: true,
                 coercibility: if ty.rep() == Rep::Text { Coercibility::Column } else { Coercibility::Number },
                 ty,
                 origin: None,
-                hidden: false,
+                hidden: name.ends_with('!'),
             }
         })
         .collect();
@@ -244,39 +256,119 @@ fn row_count(conn: &Conn, table: &Table) -> i64 {
     }
 }
 
-/// The row counts of a statement's tables; asked for by their column, and only of schemas that the statement names or is in.
-fn row_counts(translator: &Translator<'_>, about: &About) -> HashMap<(String, i64), i64> {
-    let mut counts = HashMap::new();
-    let sql = String::from_utf8_lossy(translator.sql).to_lowercase();
-    if !sql.contains("table_rows") && !sql.contains('*') {
-        return counts;
-    }
-    for name in translator.now().engine.schema_names() {
-        let current = translator.session.schema.is_some_and(|schema| schema.name == name);
-        if !about.wants_schema(&name) || !current && !sql.contains(&name.to_lowercase()) {
-            continue;
+/// What only the tables themselves know, by schema and table. Read where the statement names the column, or all columns.
+#[derive(Default)]
+struct Numbers {
+    /// Row counts, of schemas that the statement names or is in.
+    rows: HashMap<(String, i64), i64>,
+    /// The next values of AUTO_INCREMENT.
+    autos: HashMap<(String, i64), u64>,
+}
+
+impl Numbers {
+    fn read(translator: &Translator<'_>, about: &About) -> Self {
+        let mut numbers = Self::default();
+        let sql = String::from_utf8_lossy(translator.sql).to_lowercase();
+        let wants = |column: &str| sql.contains(column) || sql.contains('*');
+        let (wants_rows, wants_autos) = (wants("table_rows"), wants("auto_increment"));
+        if !wants_rows && !wants_autos {
+            return numbers;
         }
-        let Ok(schema) = translator.now().engine.schema(&name) else { continue };
-        let Ok(catalog) = schema.catalog() else { continue };
-        let pool = Pool::of(&schema);
-        let Ok(conn) = pool.take() else { continue };
-        let wanted = |table: &&Arc<Table>| !table.is_view() && about.wants_table(&table.name);
-        for table in catalog.tables.values().filter(wanted) {
-            counts.insert((name.clone(), table.id), row_count(&conn, table));
+        for name in translator.now().engine.schema_names().into_iter().filter(|name| about.wants_schema(name)) {
+            let current = translator.session.schema.is_some_and(|schema| schema.name == name);
+            let counts = wants_rows && (current || sql.contains(&name.to_lowercase()));
+            let Ok(schema) = translator.now().engine.schema(&name) else { continue };
+            let Ok(catalog) = schema.catalog() else { continue };
+            let pool = Pool::of(&schema);
+            let Ok(conn) = pool.take() else { continue };
+            let wanted = |table: &&Arc<Table>| !table.is_view() && about.wants_table(&table.name);
+            for table in catalog.tables.values().filter(wanted) {
+                if counts {
+                    numbers.rows.insert((name.clone(), table.id), row_count(&conn, table));
+                }
+                if wants_autos && let Some(next) = next_auto(&conn, table) {
+                    numbers.autos.insert((name.clone(), table.id), next);
+                }
+            }
+            pool.put(conn);
         }
-        pool.put(conn);
+        numbers
     }
-    counts
+}
+
+/// The next value of AUTO_INCREMENT, if the table has any. Before the first INSERT nobody but the rows knows it.
+pub(super) fn next_auto(conn: &Conn, table: &Table) -> Option<u64> {
+    let column = &table.columns[table.auto_column()?];
+    let stored = table.state.stored_auto.load(Ordering::Acquire).max(1);
+    let known = table.state.next_auto.load(Ordering::Acquire);
+    if known != 0 {
+        return Some(known.max(stored));
+    }
+    let Ok(mut stmt) = conn.prepare(&format!("SELECT max(c{}) FROM {}", column.id, table.physical())) else {
+        return Some(stored);
+    };
+    let most = match (stmt.step(), stmt.cell(0)) {
+        (Ok(Step::Row), Cell::Int(value)) if value < 0 => 0,
+        (Ok(Step::Row), cell) => uint_of(cell),
+        _ => 0,
+    };
+    Some(most.saturating_add(1).max(stored))
+}
+
+/// A row for each table: none has partitions.
+fn partitions(translator: &Translator<'_>, about: &About) -> Res<Rows> {
+    let mut rows = Rows::new();
+    let numbers = Numbers::read(translator, about);
+    each_table(translator, about, |schema, _, table| {
+        if table.is_view() {
+            return;
+        }
+        let count = numbers.rows.get(&(schema.to_owned(), table.id)).map_or(Item::Null, |count| Item::Int(*count));
+        let mut row: Vec<Item> = vec!["def".into(), schema.into(), table.name.as_str().into()];
+        // The nine columns about the partition.
+        row.extend(std::iter::repeat_n(Item::Null, 9));
+        row.extend([count, 0.into(), 0.into(), Item::Null, 0.into(), 0.into(), moment(table.created)]);
+        row.extend([Item::Null, Item::Null, Item::Null, "".into(), "".into(), Item::Null]);
+        rows.push(row);
+    })?;
+    Ok(rows)
+}
+
+/// What MariaDB has as plugins and this engine has built in.
+fn plugins() -> Rows {
+    let row = |name: &str, kind: &str, description: &str| -> Vec<Item> {
+        vec![
+            name.into(),
+            "1.0".into(),
+            "ACTIVE".into(),
+            kind.into(),
+            "10.11".into(),
+            Item::Null,
+            Item::Null,
+            "Tidegate".into(),
+            description.into(),
+            "MIT".into(),
+            "FORCE".into(),
+            "Stable".into(),
+            "1.0".into(),
+        ]
+    };
+    vec![
+        row("mysql_native_password", "AUTHENTICATION", "Native MySQL authentication"),
+        row("caching_sha2_password", "AUTHENTICATION", "MySQL 8 authentication"),
+        row("ed25519", "AUTHENTICATION", "Elliptic curve ED25519 based authentication"),
+        row("InnoDB", "STORAGE ENGINE", "Tidegate's embedded engine under the usual name"),
+    ]
 }
 
 fn tables(translator: &Translator<'_>, about: &About) -> Res<Rows> {
     let mut rows = Rows::new();
-    let counts = row_counts(translator, about);
+    let numbers = Numbers::read(translator, about);
     each_table(translator, about, |schema, _, table| {
-        let count = counts.get(&(schema.to_owned(), table.id)).copied();
+        let count = numbers.rows.get(&(schema.to_owned(), table.id)).copied();
         let base = !table.is_view();
         let when = |item: Item| if base { item } else { Item::Null };
-        let next = table.state.next_auto.load(Ordering::Acquire).max(table.state.stored_auto.load(Ordering::Acquire));
+        let next = numbers.autos.get(&(schema.to_owned(), table.id)).copied();
         rows.push(vec![
             "def".into(),
             schema.into(),
@@ -291,7 +383,7 @@ fn tables(translator: &Translator<'_>, about: &About) -> Res<Rows> {
             when(0.into()),
             when(0.into()),
             when(0.into()),
-            if table.auto_column().is_some() { (next.max(1) as i64).into() } else { Item::Null },
+            next.map_or(Item::Null, |next| (next as i64).into()),
             when(moment(table.created)),
             Item::Null,
             Item::Null,
@@ -299,6 +391,8 @@ fn tables(translator: &Translator<'_>, about: &About) -> Res<Rows> {
             Item::Null,
             when("".into()),
             table.shown_comment().into(),
+            when(0.into()),
+            when(if is_hidden(&table.name) { "Y" } else { "N" }.into()),
         ]);
     })?;
     Ok(rows)
@@ -329,7 +423,7 @@ fn statistics(translator: &Translator<'_>, about: &About) -> Res<Rows> {
                     part.prefix.map_or(Item::Null, |prefix| i64::from(prefix).into()),
                     Item::Null,
                     if column.nullable { "YES" } else { "" }.into(),
-                    "BTREE".into(),
+                    if table.is_hashed(index) { "HASH" } else { "BTREE" }.into(),
                     "".into(),
                     index.comment.as_str().into(),
                     "NO".into(),

@@ -122,6 +122,7 @@ impl Collation {
     }
 
     /// Whether the character set uses this collation if none is named.
+    #[cfg(test)]
     pub(crate) fn is_default(self) -> bool {
         self.entry().default
     }

@@ -14,6 +14,7 @@
 //! | binary strings | BLOB |
 //! | UUID, INET4, INET6 | BLOB of [`fixed`], in their order |
 
+pub(crate) mod beginning;
 pub(crate) mod collation;
 pub(crate) mod decimal;
 pub(crate) mod fixed;

@@ -8,6 +8,7 @@ mod files;
 mod information;
 mod keys;
 mod plans;
+mod prefixes;
 mod table;
 mod transactions;
 

@@ -18,7 +18,7 @@ use crate::{
         conn::{Cell, Conn, to_server_error},
         hook::{Change, Kind},
     },
-    value::{Rep, collation::Collation},
+    value::{Rep, beginning::beginning, collation::Collation},
 };
 
 /// A table as the hook sees it.
@@ -48,6 +48,8 @@ struct Key {
 struct Part {
     column: usize,
     collation: Option<Collation>,
+    /// Only the beginning counts.
+    prefix: Option<u32>,
 }
 
 /// A row of another table that a foreign key wants to be there.
@@ -90,7 +92,10 @@ impl Shape {
             let parts: Option<Vec<Part>> = index
                 .parts
                 .iter()
-                .map(|part| Some(Part { column: place(part.column)?, collation: collation_of(table, part.column) }))
+                .map(|part| {
+                    let (column, collation) = (place(part.column)?, collation_of(table, part.column));
+                    Some(Part { column, collation, prefix: part.prefix })
+                })
                 .collect();
             let is_referred_to = children.iter().any(|(_, key)| covers(index, &referred(key)));
             Some(Key { index: index.id, parts: parts?, is_referred_to })
@@ -100,7 +105,7 @@ impl Shape {
             let referred = referred(key);
             let rowid = parent.rowid_column().map(|column| parent.columns[column].id);
             if rowid.is_some() && referred.first().copied() == rowid && referred.len() == 1 {
-                let part = Part { column: place(*key.columns.first()?)?, collation: None };
+                let part = Part { column: place(*key.columns.first()?)?, collation: None, prefix: None };
                 return Some(Parent { table: parent.id, index: None, parts: vec![part] });
             }
             let index = unique_keys(parent).find(|index| covers(index, &referred))?;
@@ -110,7 +115,7 @@ impl Shape {
                 .map(|part| {
                     let number = referred.iter().position(|id| *id == part.column)?;
                     let column = place(*key.columns.get(number)?)?;
-                    Some(Part { column, collation: collation_of(parent, part.column) })
+                    Some(Part { column, collation: collation_of(parent, part.column), prefix: None })
                 })
                 .collect();
             Some(Parent { table: parent.id, index: Some(index.id), parts: parts? })
@@ -177,7 +182,9 @@ fn unique_keys(table: &Table) -> impl Iterator<Item = &Index> {
 }
 
 fn covers(index: &Index, columns: &[u32]) -> bool {
-    index.parts.len() == columns.len() && index.parts.iter().all(|part| columns.contains(&part.column))
+    index.identifies_rows()
+        && index.parts.len() == columns.len()
+        && index.parts.iter().all(|part| columns.contains(&part.column))
 }
 
 /// The numbers of the parent's columns.
@@ -196,7 +203,8 @@ fn hash<'v>(parts: &[Part], value: impl Fn(usize) -> Cell<'v>) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     let mut weights = Vec::new();
     for part in parts {
-        match value(part.column) {
+        let value = value(part.column);
+        match part.prefix.map_or(value, |prefix| beginning(value, prefix)) {
             Cell::Null => return None,
             Cell::Int(value) => (1u8, value).hash(&mut hasher),
             Cell::Real(value) => (2u8, value.to_bits()).hash(&mut hasher),
