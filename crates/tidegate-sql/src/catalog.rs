@@ -29,7 +29,7 @@ use crate::{
 pub(crate) use load::{load, renewed};
 
 /// Version of the storage format that this code reads and writes.
-pub(crate) const FORMAT_VERSION: i64 = 3;
+pub(crate) const FORMAT_VERSION: i64 = 4;
 
 /// All tables and views of a schema, by name.
 #[derive(Debug, Default)]
@@ -477,6 +477,7 @@ pub(crate) fn store(conn: &Conn, table: &Table) -> Result<(), SqliteError> {
                     KeyKind::Plain => 0,
                     KeyKind::Unique => 1,
                     KeyKind::Primary => 2,
+                    KeyKind::Fulltext => 3,
                 }),
                 Datum::text(parts.join(",")),
                 Datum::text(&index.comment),

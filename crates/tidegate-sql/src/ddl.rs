@@ -3,6 +3,7 @@
 mod alter;
 mod create;
 mod define;
+pub(crate) mod fulltext;
 mod keys;
 mod physical;
 mod rename;
@@ -260,7 +261,10 @@ pub(crate) fn rebuild_indexes(core: &mut Core, schema: &str, name: &str) -> Res<
     core.commit_open()?;
     let schema = core.engine.schema(schema)?;
     change(core, &schema, &[name], |conn, catalog| match catalog.table(name).filter(|table| table.view.is_none()) {
-        Some(table) => conn.execute(&format!("REINDEX {}", table.physical())).map_err(internal),
+        Some(table) => {
+            conn.execute(&format!("REINDEX {}", table.physical())).map_err(internal)?;
+            fulltext::optimise(conn, table)
+        }
         None => Ok(()),
     })
 }
@@ -406,6 +410,7 @@ fn drop_table(core: &Core, schema: &Arc<Schema>, table: &Arc<Table>) -> Res<bool
         }
         if !table.is_view() {
             conn.execute(&format!("DROP TABLE t{}", table.id)).map_err(internal)?;
+            fulltext::remove_all(conn, table)?;
         }
         catalog::remove(conn, table.id).map_err(internal)?;
         Ok(true)
@@ -428,8 +433,10 @@ fn truncate(core: &mut Core, name: &TableName) -> Res<u64> {
             return Err(errors::truncate_parent(format!("`{}`.`{}`", schema.name, child.name)));
         }
         table.state.changes.forget();
-        conn.execute(&format!("DELETE FROM t{0}; UPDATE tg_table SET next_auto = 0 WHERE id = {0}", table.id))
-            .map_err(internal)
+        fulltext::anew(conn, &table, || {
+            conn.execute(&format!("DELETE FROM t{0}; UPDATE tg_table SET next_auto = 0 WHERE id = {0}", table.id))
+                .map_err(internal)
+        })
     })?;
     table.state.next_auto.store(1, Ordering::Release);
     table.state.stored_auto.store(0, Ordering::Release);

@@ -7,6 +7,7 @@
 //! Forms that its tree has no place for become calls of functions whose names begin with [`SPECIAL`].
 
 mod forms;
+mod matches;
 mod words;
 
 use std::any::TypeId;
@@ -377,7 +378,7 @@ fn keyword(parser: &mut Parser, word: &str, span: Span) -> Parsed {
             parser.advance_token();
             Ok(call(Ident::new(word), Vec::new()))
         }
-        "MATCH" if called => parser.expected_ref("no full-text search", parser.peek_token_ref()),
+        "MATCH" => matches::against(parser),
         _ if word.starts_with('_') && before_string => introducer(parser, word),
         "IF" | "REPLACE" | "INSERT" | "LEFT" | "RIGHT" | "MOD" | "REPEAT" | "DATABASE" | "SCHEMA" | "TRUNCATE"
         | "CHARSET" | "COLLATION" | "USER" | "LIKE" | "RAND" | "PASSWORD" | "UUID" | "WEEK" | "QUARTER" | "FORMAT"

@@ -376,6 +376,18 @@ errors! {
     /// A CHECK said no.
     check_failed(name, schema, table) = 4025 b"23000" "CONSTRAINT `{name}` failed for `{schema}`.`{table}`";
     /// The table's definition needs what this engine lacks.
+    /// A column that a FULLTEXT index cannot have.
+    not_for_fulltext(column) = 1283 b"HY000" "Column '{column}' cannot be part of FULLTEXT index";
+    /// MATCH without an index of just these columns.
+    no_fulltext_index() = 1191 b"HY000" "Can't find FULLTEXT index matching the column list";
+    /// FULLTEXT indexes of temporary tables.
+    fulltext_of_temporary() = 1796 b"HY000" "Cannot create FULLTEXT index on temporary InnoDB table";
+    /// What virtual columns cannot have.
+    unsupported_for_generated() = 1907 b"HY000" "This is not yet supported for generated columns";
+    /// WITH PARSER.
+    unknown_parser(name) = 1128 b"HY000" "Function '{name}' is not defined";
+    /// A search in boolean mode that cannot be read.
+    fulltext_syntax(found, wanted) = 1064 b"42000" "syntax error, unexpected {found}{wanted}";
     wrong_arguments(what) = 1210 b"HY000" "Incorrect arguments to {what}";
     /// No space left.
     disk_full() = 1021 b"HY000" "Disk full; the statement was rolled back";

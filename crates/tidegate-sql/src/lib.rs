@@ -18,6 +18,8 @@
 //! [`catalog`] (the shadow catalogue), `value/` (types, decimals, dates, collations and their stored form, see
 //! `docs/storage-format.md`), `translate/`, `functions/` (one file for a family and one line in its registry).
 //!
+//! FULLTEXT indexes are tables of FTS5, in which `store/fulltext` searches.
+//!
 //! [`table`] is for those who know the index and the columns that they want, and spare the text.
 //!
 //! This crate knows nothing of HTTP, Lua, configuration or wire protocols.

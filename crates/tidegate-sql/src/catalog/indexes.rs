@@ -20,7 +20,7 @@ impl Index {
 
     /// Whether no two rows have the same values in its columns, which other tables may refer to then.
     pub(crate) fn identifies_rows(&self) -> bool {
-        self.kind != KeyKind::Plain && !self.is_over_prefix()
+        self.kind.is_unique() && !self.is_over_prefix()
     }
 }
 
@@ -71,6 +71,7 @@ impl Table {
                 KeyKind::Primary => (0, false, false, false),
                 KeyKind::Unique => (1, self.is_hashed(index), index.parts.iter().any(nullable), index.is_over_prefix()),
                 KeyKind::Plain => (2, false, false, false),
+                KeyKind::Fulltext => (3, false, false, false),
             }
         };
         let mut ranked: Vec<_> = self.indexes.iter().map(|index| (rank(index), index.clone())).collect();
@@ -85,7 +86,7 @@ impl Table {
 
     /// The physical name of the index that keeps rows out beside that; `None` if that does so itself.
     fn guarding_index(&self, index: &Index) -> Option<String> {
-        let guards = index.kind != KeyKind::Plain && index.is_over_prefix();
+        let guards = index.kind.is_unique() && index.is_over_prefix();
         guards.then(|| format!("u{}_{}", self.id, index.id))
     }
 
@@ -98,9 +99,9 @@ impl Table {
         index.parts.iter().map(part).collect()
     }
 
-    /// SQLite's text that creates an index; `None` if the row id serves.
+    /// SQLite's text that creates an index; `None` if the row id serves, or FTS5 (`crate::ddl::fulltext`).
     pub(crate) fn create_index_sql(&self, index: &Index) -> Option<String> {
-        if index.kind == KeyKind::Primary && self.rowid_column().is_some() {
+        if index.kind == KeyKind::Primary && self.rowid_column().is_some() || index.kind == KeyKind::Fulltext {
             return None;
         }
         let parts: Vec<String> = index
@@ -109,7 +110,7 @@ impl Table {
             .map(|part| format!("c{}{}", part.column, if part.descending { " DESC" } else { "" }))
             .collect();
         let guard = self.guarding_index(index);
-        let unique = if index.kind == KeyKind::Plain || guard.is_some() { "" } else { "UNIQUE " };
+        let unique = if index.kind.is_unique() && guard.is_none() { "UNIQUE " } else { "" };
         let (name, id) = (self.physical_index(index), self.id);
         let mut sql = format!("CREATE {unique}INDEX {name} ON t{id} ({})", parts.join(", "));
         if let Some(guard) = guard {

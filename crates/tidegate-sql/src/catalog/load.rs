@@ -194,6 +194,7 @@ fn load_indexes(conn: &Conn, table: i64) -> Result<Vec<Index>, SqliteError> {
             id: int(&row[0]),
             name: text(&row[1]),
             kind: match int(&row[2]) {
+                3 => KeyKind::Fulltext,
                 2 => KeyKind::Primary,
                 1 => KeyKind::Unique,
                 _ => KeyKind::Plain,

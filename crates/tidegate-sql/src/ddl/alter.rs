@@ -12,7 +12,7 @@ use super::{
         add_check, add_column, add_column_check, add_foreign_key, add_index, check_auto, column_key, column_of,
         default_of, session_of, shorten_prefixes,
     },
-    internal, keys, next_table_id, physical, schema_of,
+    fulltext, internal, keys, next_table_id, physical, schema_of,
 };
 use crate::{
     catalog::{self, Catalog, Check, Column, Table, same_name},
@@ -60,6 +60,7 @@ pub(super) fn alter_table(core: &mut Core, name: &TableName, items: &[AlterItem]
         }
         check_narrowed(&old, &new, items)?;
         check_auto(&new)?;
+        fulltext::check(&new)?;
         keys::check(catalog, &schema, &old, &new, core.env.foreign_keys.get())?;
         rules_of(&session_of(core, &schema), &new)?;
         check_cascades(&new)?;
@@ -79,7 +80,7 @@ pub(super) fn alter_table(core: &mut Core, name: &TableName, items: &[AlterItem]
 
 /// A unique index keeps its columns, or goes with all of them: with fewer it would refuse other rows. 1072 otherwise.
 fn check_narrowed(old: &Table, new: &Table, items: &[AlterItem]) -> Res<()> {
-    for index in old.indexes.iter().filter(|index| index.kind != KeyKind::Plain) {
+    for index in old.indexes.iter().filter(|index| index.kind.is_unique()) {
         let dropped = items.iter().any(|item| match item {
             AlterItem::DropIndex { name, .. } | AlterItem::DropConstraint { name, .. } => same_name(name, &index.name),
             AlterItem::DropPrimary => index.kind == KeyKind::Primary,
@@ -98,7 +99,7 @@ fn check_narrowed(old: &Table, new: &Table, items: &[AlterItem]) -> Res<()> {
 /// Whether MariaDB copies a table for this change; others happen in place.
 fn copies(old: &Table, new: &Table) -> bool {
     let in_unique = |id: u32| {
-        let unique = |index: &&crate::catalog::Index| index.kind != KeyKind::Plain;
+        let unique = |index: &&crate::catalog::Index| index.kind.is_unique();
         new.indexes.iter().filter(unique).any(|index| index.parts.iter().any(|part| part.column == id))
     };
     let changed = |column: &Column| {
@@ -314,7 +315,7 @@ fn drop_constraint(core: &Core, table: &mut Table, name: &str, if_exists: bool, 
         table.foreign_keys.remove(key);
         return Ok(());
     }
-    let is_unique = |index: &catalog::Index| index.kind != KeyKind::Plain && same_name(&index.name, name);
+    let is_unique = |index: &catalog::Index| index.kind.is_unique() && same_name(&index.name, name);
     if let Some(index) = table.indexes.iter().position(is_unique).filter(|_| !is_check) {
         table.indexes.remove(index);
         return Ok(());
@@ -455,7 +456,9 @@ fn rebuild(
             .indexes
             .iter()
             .any(|other| other.id == index.id && other.kind == index.kind && other.parts == index.parts);
-        if !same && let Some(sql) = old.drop_index_sql(index) {
+        if !same && index.kind == KeyKind::Fulltext {
+            fulltext::remove(conn, old.id, index)?;
+        } else if !same && let Some(sql) = old.drop_index_sql(index) {
             conn.execute(&sql).map_err(internal)?;
         }
     }
@@ -470,7 +473,9 @@ fn rebuild(
             .indexes
             .iter()
             .any(|other| other.id == index.id && other.kind == index.kind && other.parts == index.parts);
-        if !same && let Some(sql) = new.create_index_sql(index) {
+        if !same && index.kind == KeyKind::Fulltext {
+            fulltext::create(conn, new, index)?;
+        } else if !same && let Some(sql) = new.create_index_sql(index) {
             create_index(conn, new, index, &sql)?;
         }
     }
@@ -522,12 +527,14 @@ fn copy_rows(core: &Core, conn: &mut Conn, schema: &Arc<Schema>, old: &Table, ne
     let mut writer = Writer { conn, constants, env: &core.env, memory_max, stmts: &mut stmts, notes: None };
     let rows = writer.copy_rows(&to, &origins, &mut read)?;
     drop((read, stmts));
+    fulltext::remove_all(conn, old)?;
     physical::replace(conn, old.id, copy_id, &new.create_sql_as(old.id))?;
     for index in &new.indexes {
         if let Some(sql) = new.create_index_sql(index) {
             create_index(conn, new, index, &sql)?;
         }
     }
+    fulltext::create_all(conn, new)?;
     new.state.changes.forget_in(conn, &new.physical()).map_err(internal)?;
     if rows > 0 && origins.iter().any(|origin| matches!(origin, Origin::Number)) {
         new.state.next_auto.store(rows as u64 + 1, Ordering::Release);

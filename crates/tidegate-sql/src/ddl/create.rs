@@ -7,7 +7,7 @@ use tidegate_rows::{QueryError, Sink};
 use super::{
     Res, change, check_name,
     define::{build, define, session_of},
-    internal, next_table_id, schema_of,
+    fulltext, internal, next_table_id, schema_of,
 };
 use crate::{
     catalog::{self, Default, Table, TableState, same_name},
@@ -110,6 +110,7 @@ fn make(core: &mut Core, schema: &Arc<Schema>, create: &mut CreateTable, sql: &[
             Some(like) => copy_of(core, conn, like, &name)?,
             None => define(core, conn, catalog, schema, create, sql)?,
         };
+        fulltext::check(&table)?;
         rules_of(&session_of(core, schema), &table)?;
         check_cascades(&table)?;
         build(conn, &table)?;

@@ -33,7 +33,7 @@ pub(super) fn build(conn: &Conn, table: &Table) -> Res<()> {
             conn.execute(&sql).map_err(internal)?;
         }
     }
-    Ok(())
+    super::fulltext::create_all(conn, table)
 }
 
 pub(super) fn define(
@@ -289,14 +289,16 @@ pub(super) fn add_index(table: &mut Table, spec: &IndexSpec) -> Res<()> {
         if parts.iter().any(|part: &IndexPart| part.column == id) {
             return Err(errors::duplicate_column(name));
         }
-        let partial = prefix_of(column, spec.kind, *prefix)?;
+        // All of a text is searched, whatever is said.
+        let partial = if spec.kind == KeyKind::Fulltext { None } else { prefix_of(column, spec.kind, *prefix)? };
         if spec.kind == KeyKind::Primary {
             table.columns[position].nullable = false;
             if table.columns[position].default == Default::Null {
                 table.columns[position].default = Default::None;
             }
         }
-        parts.push(IndexPart { column: id, prefix: partial, descending: *descending });
+        let descending = *descending && spec.kind.is_ordered();
+        parts.push(IndexPart { column: id, prefix: partial, descending });
     }
     let name = index_name(table, spec)?;
     let id = table.indexes.iter().map(|index| index.id).max().unwrap_or(0) + 1;
@@ -388,7 +390,8 @@ pub(super) fn add_foreign_key(
     }
     let (parent_name, references) = resolve_parent(conn, catalog, schema, table, spec, &columns, checks)?;
     let covered = table.indexes.iter().any(|index| {
-        index.parts.len() >= columns.len()
+        index.kind.is_ordered()
+            && index.parts.len() >= columns.len()
             && index.parts.iter().zip(&columns).all(|(part, column)| part.column == *column)
     });
     let name = match &spec.name {

@@ -63,7 +63,9 @@ pub(super) fn check(catalog: &Catalog, schema: &Schema, old: &Table, new: &Table
 }
 
 fn begins_with(index: &catalog::Index, columns: &[u32]) -> bool {
-    index.parts.len() >= columns.len() && index.parts.iter().zip(columns).all(|(part, id)| part.column == *id)
+    index.kind.is_ordered()
+        && index.parts.len() >= columns.len()
+        && index.parts.iter().zip(columns).all(|(part, id)| part.column == *id)
 }
 
 /// The foreign keys that refer to a table, with their tables.

@@ -142,7 +142,7 @@ impl TargetTable {
     pub(super) fn unique_keys(&self) -> &[UniqueKey] {
         self.texts.unique.get_or_init(|| {
             let table = &self.table;
-            let unique = table.indexes.iter().enumerate().filter(|(_, index)| index.kind != KeyKind::Plain);
+            let unique = table.indexes.iter().enumerate().filter(|(_, index)| index.kind.is_unique());
             let mut keys: Vec<UniqueKey> = unique.map(|(at, index)| UniqueKey::of(table, at, index)).collect();
             let is_nullable = |key: &UniqueKey| key.columns.iter().any(|column| table.columns[*column].nullable);
             keys.sort_by_key(|key| {

@@ -14,6 +14,7 @@ mod clock;
 mod control;
 mod datetime;
 mod extract;
+mod fulltext;
 mod hash;
 mod inet;
 pub(crate) mod info;
@@ -87,6 +88,7 @@ static FAMILIES: &[Family] = &[
     math::FAMILY,
     datetime::FAMILY,
     extract::FAMILY,
+    fulltext::FAMILY,
     clock::FAMILY,
     hash::FAMILY,
     inet::FAMILY,
@@ -411,6 +413,9 @@ pub(crate) fn special(translator: &mut Translator<'_>, name: &str, args: &[&Expr
         ("null_like", [operand]) => {
             let ex = translator.expr(operand, scope)?;
             Ok(Ex { code: Code::Sql("NULL".to_owned()), nullable: true, origin: None, ..ex })
+        }
+        ("match", [mode, against, columns @ ..]) => {
+            translator.match_against(&string_value(mode), against, columns, scope)
         }
         ("default", columns) => info::default_of(translator, columns, scope),
         ("interval", _) => Err(errors::syntax("INTERVAL")),

@@ -82,6 +82,19 @@ pub(crate) enum KeyKind {
     Plain,
     Unique,
     Primary,
+    Fulltext,
+}
+
+impl KeyKind {
+    /// Whether it keeps rows out.
+    pub(crate) fn is_unique(self) -> bool {
+        matches!(self, KeyKind::Unique | KeyKind::Primary)
+    }
+
+    /// Whether rows are found in it by values of its columns.
+    pub(crate) fn is_ordered(self) -> bool {
+        self != KeyKind::Fulltext
+    }
 }
 
 /// An index as written.
@@ -160,9 +173,15 @@ pub(super) fn create(p: &mut Parser) -> Result<Outcome> {
     if take_word(p, "VIEW") {
         return Ok(Ok(create_view(p, or_replace, definer, is_invoker)?));
     }
-    let kind = if take_word(p, "UNIQUE") { KeyKind::Unique } else { KeyKind::Plain };
+    let kind = if take_word(p, "UNIQUE") {
+        KeyKind::Unique
+    } else if take_word(p, "FULLTEXT") {
+        KeyKind::Fulltext
+    } else {
+        KeyKind::Plain
+    };
     if !or_replace && take_word(p, "INDEX") {
-        return Ok(Ok(create_index(p, kind)?));
+        return create_index(p, kind);
     }
     let Token::Word(word) = &p.peek_token_ref().token else { return unexpected(p) };
     Ok(Err(errors::unsupported(format!("CREATE {}", word.value.to_ascii_uppercase()))))
@@ -219,7 +238,7 @@ fn create_view(p: &mut Parser, or_replace: bool, definer: Option<Who>, is_invoke
     Ok(Statement::CreateView { name, columns, text: query_span(p)?, or_replace, definer, is_invoker })
 }
 
-fn create_index(p: &mut Parser, kind: KeyKind) -> Result<Statement> {
+fn create_index(p: &mut Parser, kind: KeyKind) -> Result<Outcome> {
     let if_not_exists = if_not_exists(p);
     let name = identifier(p)?.value;
     index_type(p);
@@ -227,14 +246,25 @@ fn create_index(p: &mut Parser, kind: KeyKind) -> Result<Statement> {
     let table = table_name(p)?;
     let parts = index_parts(p)?;
     let comment = index_options(p)?;
+    if let Some(error) = unknown_parser(p, kind)? {
+        return Ok(Err(error));
+    }
     let spec = IndexSpec { if_not_exists, kind, name: Some(name), parts, comment };
-    Ok(Statement::AlterTable { table, items: vec![AlterItem::AddIndex(spec)] })
+    Ok(Ok(Statement::AlterTable { table, items: vec![AlterItem::AddIndex(spec)] }))
 }
 
 fn index_type(p: &mut Parser) {
     if take_word(p, "USING") || take_word(p, "TYPE") {
         p.advance_token();
     }
+}
+
+/// The error of `WITH PARSER`: no other parser is known than the built-in one.
+fn unknown_parser(p: &mut Parser, kind: KeyKind) -> Result<Option<tidegate_rows::ServerError>> {
+    if kind != KeyKind::Fulltext || !take_words(p, &["WITH", "PARSER"]) {
+        return Ok(None);
+    }
+    Ok(Some(errors::unknown_parser(identifier(p)?.value)))
 }
 
 fn index_options(p: &mut Parser) -> Result<String> {
@@ -372,11 +402,17 @@ pub(super) fn constraint(p: &mut Parser) -> Result<Option<std::result::Result<Al
         let spec = IndexSpec { if_not_exists: false, kind: KeyKind::Primary, name: None, parts, comment };
         return Ok(Some(Ok(AlterItem::AddIndex(spec))));
     }
-    if is_word(p.peek_token_ref(), "FULLTEXT") || is_word(p.peek_token_ref(), "SPATIAL") {
-        return Ok(Some(Err(errors::unsupported("FULLTEXT and SPATIAL indexes"))));
+    if is_word(p.peek_token_ref(), "SPATIAL") {
+        return Ok(Some(Err(errors::unsupported("SPATIAL indexes"))));
     }
-    let unique = take_word(p, "UNIQUE");
-    if unique || is_word(p.peek_token_ref(), "KEY") || is_word(p.peek_token_ref(), "INDEX") {
+    let kind = if take_word(p, "UNIQUE") {
+        KeyKind::Unique
+    } else if name.is_none() && take_word(p, "FULLTEXT") {
+        KeyKind::Fulltext
+    } else {
+        KeyKind::Plain
+    };
+    if kind != KeyKind::Plain || is_word(p.peek_token_ref(), "KEY") || is_word(p.peek_token_ref(), "INDEX") {
         if !take_word(p, "KEY") {
             take_word(p, "INDEX");
         }
@@ -387,7 +423,9 @@ pub(super) fn constraint(p: &mut Parser) -> Result<Option<std::result::Result<Al
         index_type(p);
         let parts = index_parts(p)?;
         let comment = index_options(p)?;
-        let kind = if unique { KeyKind::Unique } else { KeyKind::Plain };
+        if let Some(error) = unknown_parser(p, kind)? {
+            return Ok(Some(Err(error)));
+        }
         return Ok(Some(Ok(AlterItem::AddIndex(IndexSpec { if_not_exists, kind, name, parts, comment }))));
     }
     if take_words(p, &["FOREIGN", "KEY"]) {

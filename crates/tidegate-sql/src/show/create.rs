@@ -120,6 +120,7 @@ pub(crate) fn create_table(table: &Table, next: u64) -> String {
         let head = match index.kind {
             KeyKind::Primary => "PRIMARY KEY".to_owned(),
             KeyKind::Unique => format!("UNIQUE KEY {}", quote(&index.name)),
+            KeyKind::Fulltext => format!("FULLTEXT KEY {}", quote(&index.name)),
             KeyKind::Plain => format!("KEY {}", quote(&index.name)),
         };
         let comment =

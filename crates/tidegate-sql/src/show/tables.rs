@@ -404,26 +404,37 @@ fn statistics(translator: &Translator<'_>, about: &About) -> Res<Rows> {
     each_table(translator, about, |schema, _, table| {
         for index in &table.indexes {
             let is_rowid = index.kind == KeyKind::Primary && table.rowid_column().is_some();
+            let is_ordered = index.kind.is_ordered();
             let physical = (!is_rowid).then(|| table.physical_index(index));
+            let kind = match index.kind {
+                KeyKind::Fulltext => "FULLTEXT",
+                _ if table.is_hashed(index) => "HASH",
+                _ => "BTREE",
+            };
             for (number, part) in index.parts.iter().enumerate() {
                 let Some(column) = table.position(part.column).map(|at| &table.columns[at]) else { continue };
                 rows.push(vec![
                     "def".into(),
                     schema.into(),
                     table.name.as_str().into(),
-                    i64::from(index.kind == KeyKind::Plain).into(),
+                    i64::from(!index.kind.is_unique()).into(),
                     schema.into(),
                     index.name.as_str().into(),
                     (number as i64 + 1).into(),
                     column.name.as_str().into(),
-                    if part.descending { "D" } else { "A" }.into(),
+                    match (is_ordered, part.descending) {
+                        (true, true) => "D".into(),
+                        (true, false) => "A".into(),
+                        (false, _) => Item::Null,
+                    },
                     cardinalities
                         .of(schema, &table.physical(), physical.as_deref(), number + 1)
+                        .filter(|_| is_ordered)
                         .map_or(Item::Null, Item::Int),
                     part.prefix.map_or(Item::Null, |prefix| i64::from(prefix).into()),
                     Item::Null,
                     if column.nullable { "YES" } else { "" }.into(),
-                    if table.is_hashed(index) { "HASH" } else { "BTREE" }.into(),
+                    kind.into(),
                     "".into(),
                     index.comment.as_str().into(),
                     "NO".into(),
@@ -458,7 +469,7 @@ fn key_column_usage(translator: &Translator<'_>, about: &About) -> Res<Rows> {
                 parent.map_or(Item::Null, |(_, column)| column.into()),
             ]);
         };
-        for index in table.indexes.iter().filter(|index| index.kind != KeyKind::Plain) {
+        for index in table.indexes.iter().filter(|index| index.kind.is_unique()) {
             for (number, part) in index.parts.iter().enumerate() {
                 row(&index.name, name_of(part.column), number, None);
             }
@@ -489,7 +500,7 @@ fn table_constraints(translator: &Translator<'_>, about: &About) -> Res<Rows> {
             match index.kind {
                 KeyKind::Primary => row(&index.name, "PRIMARY KEY"),
                 KeyKind::Unique => row(&index.name, "UNIQUE"),
-                KeyKind::Plain => {}
+                KeyKind::Plain | KeyKind::Fulltext => {}
             }
         }
         for key in &table.foreign_keys {

@@ -12,7 +12,7 @@ use std::{
 use libsqlite3_sys as ffi;
 
 pub(crate) use super::stmt::{Bound, Cell, SqliteError, Step, Stmt, to_server_error};
-use super::{eyes::Eyes, made_rows, statistics, stmt::error_of, vfs};
+use super::{eyes::Eyes, fulltext, made_rows, statistics, stmt::error_of, vfs};
 use crate::{cache::StatementCache, functions, task, value::collation};
 
 /// Virtual-machine steps between two calls of the progress handler: 3-25 us of work.
@@ -116,6 +116,7 @@ impl Conn {
         functions::register(db)?;
         collation::register(db)?;
         made_rows::register(db)?;
+        fulltext::register(db)?;
         let conn = Self {
             db,
             private: ptr::null_mut(),

@@ -120,8 +120,8 @@ unsafe extern "C" fn before_change(
         ffi::SQLITE_UPDATE => Kind::Update,
         _ => Kind::Delete,
     };
-    // Tables for intermediate results are nobody's concern.
-    if schema != c"main" {
+    // Tables for intermediate results are nobody's concern, nor those of FULLTEXT indexes, which follow the rows.
+    if schema != c"main" || table.starts_with(b"tg_words") {
         return;
     }
     let change = Change { rows: Rows::Hook(db, PhantomData), kind, table, from, to };

@@ -8,6 +8,7 @@ pub(crate) mod conn;
 pub(crate) mod disk;
 mod eyes;
 pub(crate) mod file_source;
+pub(crate) mod fulltext;
 pub(crate) mod hook;
 pub(crate) mod identity;
 pub(crate) mod keys;

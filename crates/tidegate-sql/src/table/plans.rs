@@ -78,7 +78,8 @@ impl OpenTable {
         let catalog = schema.catalog()?;
         let table = catalog.table(&self.table).filter(|table| !table.is_view() && !is_hidden(&table.name));
         let table = table.ok_or_else(|| errors::no_such_table(&schema.name, &self.table))?;
-        let index = table.indexes.iter().find(|index| same_name(&index.name, &self.index));
+        let is_meant = |index: &&Index| index.kind.is_ordered() && same_name(&index.name, &self.index);
+        let index = table.indexes.iter().find(is_meant);
         let index = index.ok_or_else(|| errors::unknown_key(&self.index, &self.table))?.clone();
         let parts: Option<Vec<usize>> = index.parts.iter().map(|part| table.position(part.column)).collect();
         let column = |name: &String| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_rows::{Column, ServerError};
 
 use super::plans::described;
-use crate::{ddl::temporary::is_hidden, engine::Schema, errors, parse::KeyKind, session::Session};
+use crate::{ddl::temporary::is_hidden, engine::Schema, errors, session::Session};
 
 /// What a table consists of.
 #[derive(Debug, Clone)]
@@ -42,10 +42,11 @@ impl Session {
         let mut indexes: Vec<IndexShape> = found
             .indexes
             .iter()
+            .filter(|index| index.kind.is_ordered())
             .map(|index| IndexShape {
                 name: index.name.clone(),
                 columns: index.parts.iter().filter_map(|part| found.position(part.column)).collect(),
-                is_unique: matches!(index.kind, KeyKind::Primary | KeyKind::Unique),
+                is_unique: index.kind.is_unique(),
             })
             .collect();
         indexes.sort_by_key(|index| index.name != "PRIMARY");

@@ -12,7 +12,7 @@ use super::{
     scope::{Scope, Source as Table},
     select::RelColumn,
 };
-use crate::{catalog::same_name, errors, parse::KeyKind, variables};
+use crate::{catalog::same_name, errors, variables};
 
 /// A column outside of aggregates: its text, and the name for the error.
 #[derive(Debug, Clone)]
@@ -126,7 +126,7 @@ fn close(known: &mut Vec<String>, sources: &[Table], equalities: &[Equality]) {
             let Some(table) = &source.table else { continue };
             let text = |position: usize| format!("{}.{}", source.sql_alias, source.columns[position].sql);
             let determines = |index: &&crate::catalog::Index| {
-                index.kind != KeyKind::Plain
+                index.kind.is_unique()
                     && index.parts.iter().all(|part| {
                         table.position(part.column).is_some_and(|position| {
                             !table.columns[position].nullable && known.contains(&text(position))

@@ -25,6 +25,7 @@ pub(crate) mod list;
 pub(crate) mod literals;
 mod load;
 mod locking;
+mod matches;
 mod meet;
 mod names;
 mod param;
@@ -496,6 +497,11 @@ impl<'a> Translator<'a> {
 
     /// The expression as a truth value.
     pub(crate) fn truth(&mut self, ex: &Ex) -> String {
+        if let Code::Sql(sql) = &ex.code
+            && let Some(condition) = matches::condition(sql)
+        {
+            return condition;
+        }
         match ex.ty.rep() {
             Rep::Null | Rep::Int | Rep::Real | Rep::Enum | Rep::Number => self.text(ex),
             Rep::Datetime | Rep::Time | Rep::Timestamp => {

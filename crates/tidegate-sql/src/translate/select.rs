@@ -307,7 +307,10 @@ impl Translator<'_> {
             let items = scope.list.iter().map(Listed::shown).collect();
             return Ok(Parts { head: "SELECT ".into(), items, tail, limit_one: false, locked: None, row_ids: None });
         }
-        tail.push_str(&self.order_by(order, &scope)?);
+        tail.push_str(&match order {
+            [] if plain => self.order_of_matches(select.selection.as_ref(), &scope)?,
+            order => self.order_by(order, &scope)?,
+        });
         let distinct = match &select.distinct {
             None | Some(Distinct::All) => "",
             Some(Distinct::Distinct) => "DISTINCT ",

@@ -285,7 +285,7 @@ impl Order {
     }
 
     /// The weight of a character in an order that gives each character one.
-    pub(super) fn weight(self, c: u32) -> u32 {
+    pub(crate) fn weight(self, c: u32) -> u32 {
         match self {
             Order::General => weight(c),
             Order::Latin1(weights) => latin1_weight(weights, c),

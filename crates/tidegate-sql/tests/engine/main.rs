@@ -5,6 +5,7 @@ mod commits;
 mod definitions;
 mod directory;
 mod files;
+mod fulltext;
 mod information;
 mod keys;
 mod plans;

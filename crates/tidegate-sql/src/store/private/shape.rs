@@ -175,7 +175,7 @@ impl Parent {
 fn unique_keys(table: &Table) -> impl Iterator<Item = &Index> {
     let rowid = table.rowid_column().is_some();
     table.indexes.iter().filter(move |index| match index.kind {
-        KeyKind::Plain => false,
+        KeyKind::Plain | KeyKind::Fulltext => false,
         KeyKind::Primary => !rowid,
         _ => true,
     })
