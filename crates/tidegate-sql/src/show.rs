@@ -9,6 +9,7 @@ mod cardinality;
 mod checksum;
 mod collations;
 mod columns;
+mod constraints;
 mod create;
 mod explain;
 mod expression;

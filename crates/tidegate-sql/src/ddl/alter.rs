@@ -220,20 +220,22 @@ fn apply(
         AlterItem::DropConstraint { name, if_exists, is_check } => {
             drop_constraint(core, table, name, *if_exists, *is_check)
         }
-        AlterItem::RenameIndex { old, new } => {
-            if table.indexes.iter().any(|index| same_name(&index.name, new)) {
-                return Err(errors::duplicate_key_name(new));
-            }
-            let table_name = table.name.clone();
-            let index = table.indexes.iter_mut().find(|index| same_name(&index.name, old));
-            index.ok_or_else(|| errors::unknown_key(old, &table_name))?.name.clone_from(new);
-            Ok(())
-        }
+        AlterItem::RenameIndex { old, new } => rename_index(table, old, new),
         AlterItem::RenameTable(name) => rename_table(catalog, schema, table, name),
         AlterItem::Options(options) => set_options(table, options),
         AlterItem::Convert { charset, collation } => convert_texts(table, charset, collation.as_deref()),
         AlterItem::Nothing => Ok(()),
     }
+}
+
+fn rename_index(table: &mut Table, old: &str, new: &str) -> Res<()> {
+    if table.indexes.iter().any(|index| same_name(&index.name, new)) {
+        return Err(errors::duplicate_key_name(new));
+    }
+    let table_name = table.name.clone();
+    let index = table.indexes.iter_mut().find(|index| same_name(&index.name, old));
+    index.ok_or_else(|| errors::unknown_key(old, &table_name))?.name = new.to_owned();
+    Ok(())
 }
 
 /// Adds an index; with IF NOT EXISTS one of this name is noted.

@@ -423,20 +423,7 @@ pub(crate) fn special(translator: &mut Translator<'_>, name: &str, args: &[&Expr
             let ex = translator.expr(operand, scope)?;
             collate(translator, ex, &string_value(collation))
         }
-        ("introducer", [operand, charset]) => {
-            let ex = translator.expr(operand, scope)?;
-            let name = string_value(charset);
-            let collation = Collation::of_charset(&name).ok_or_else(|| errors::unknown_charset(&name))?;
-            let sql = if collation == Collation::BINARY {
-                translator.convert(&ex, Rep::Blob)
-            } else if collation.is_latin1() {
-                format!("tg_from_latin1({})", translator.convert(&ex, Rep::Blob))
-            } else {
-                translator.convert(&ex, Rep::Text)
-            };
-            let ty = SqlType::varchar(ex.ty.length, collation);
-            Ok(Ex { coercibility: Coercibility::Literal, code: Code::Sql(sql), ty, origin: None, ..ex })
-        }
+        ("introducer", [operand, charset]) => introduced(translator, operand, &string_value(charset), scope),
         _ => {
             let (strings, plain): (Vec<&&Expr>, Vec<&&Expr>) = args.iter().partition(|arg| is_string(arg));
             let options: Vec<String> = strings.iter().map(|arg| string_value(arg)).collect();
@@ -458,6 +445,21 @@ pub(crate) fn special(translator: &mut Translator<'_>, name: &str, args: &[&Expr
             }
         }
     }
+}
+
+/// A text of another character set: `_latin1 'text'`.
+fn introduced(translator: &mut Translator<'_>, operand: &Expr, charset: &str, scope: &Scope<'_>) -> Res<Ex> {
+    let ex = translator.expr(operand, scope)?;
+    let collation = Collation::of_charset(charset).ok_or_else(|| errors::unknown_charset(charset))?;
+    let sql = if collation == Collation::BINARY {
+        translator.convert(&ex, Rep::Blob)
+    } else if collation.is_latin1() {
+        format!("tg_from_latin1({})", translator.convert(&ex, Rep::Blob))
+    } else {
+        translator.convert(&ex, Rep::Text)
+    };
+    let ty = SqlType::varchar(ex.ty.length, collation);
+    Ok(Ex { coercibility: Coercibility::Literal, code: Code::Sql(sql), ty, origin: None, ..ex })
 }
 
 /// The call of a function in Rust.

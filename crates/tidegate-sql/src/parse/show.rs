@@ -32,6 +32,53 @@ fn take_routine_status(p: &mut Parser) -> bool {
     KINDS.iter().any(|words| take_words(p, words))
 }
 
+/// Columns of SHOW TRIGGERS.
+const TRIGGERS: &[&str] = &[
+    "Trigger",
+    "Event",
+    "Table",
+    "Statement",
+    "Timing",
+    "Created",
+    "sql_mode",
+    "Definer",
+    "character_set_client",
+    "collation_connection",
+    "Database Collation",
+];
+/// Columns of SHOW PROCEDURE STATUS and the like.
+const ROUTINES: &[&str] = &[
+    "Db",
+    "Name",
+    "Type",
+    "Definer",
+    "Modified",
+    "Created",
+    "Security_type",
+    "Comment",
+    "character_set_client",
+    "collation_connection",
+    "Database Collation",
+];
+/// Columns of SHOW EVENTS.
+const EVENTS: &[&str] = &[
+    "Db",
+    "Name",
+    "Definer",
+    "Time zone",
+    "Type",
+    "Execute at",
+    "Interval value",
+    "Interval field",
+    "Starts",
+    "Ends",
+    "Status",
+    "Originator",
+    "character_set_client",
+    "collation_connection",
+    "Database Collation",
+];
+
 pub(super) fn show(p: &mut Parser) -> Result<Outcome> {
     let full = take_word(p, "FULL");
     let global = take_word(p, "GLOBAL");
@@ -76,33 +123,9 @@ pub(super) fn show(p: &mut Parser) -> Result<Outcome> {
         ShowWhat::Plugins
     } else if take_word(p, "TRIGGERS") {
         in_schema(p)?;
-        ShowWhat::Empty(&[
-            "Trigger",
-            "Event",
-            "Table",
-            "Statement",
-            "Timing",
-            "Created",
-            "sql_mode",
-            "Definer",
-            "character_set_client",
-            "collation_connection",
-            "Database Collation",
-        ])
+        ShowWhat::Empty(TRIGGERS)
     } else if take_routine_status(p) {
-        ShowWhat::Empty(&[
-            "Db",
-            "Name",
-            "Type",
-            "Definer",
-            "Modified",
-            "Created",
-            "Security_type",
-            "Comment",
-            "character_set_client",
-            "collation_connection",
-            "Database Collation",
-        ])
+        ShowWhat::Empty(ROUTINES)
     } else if let Some(columns) = replication(p) {
         match columns {
             Ok(columns) => ShowWhat::Empty(columns),
@@ -115,23 +138,7 @@ pub(super) fn show(p: &mut Parser) -> Result<Outcome> {
         return count(p);
     } else if take_word(p, "EVENTS") {
         in_schema(p)?;
-        ShowWhat::Empty(&[
-            "Db",
-            "Name",
-            "Definer",
-            "Time zone",
-            "Type",
-            "Execute at",
-            "Interval value",
-            "Interval field",
-            "Starts",
-            "Ends",
-            "Status",
-            "Originator",
-            "character_set_client",
-            "collation_connection",
-            "Database Collation",
-        ])
+        ShowWhat::Empty(EVENTS)
     } else {
         let Token::Word(word) = &p.peek_token_ref().token else { return unexpected(p) };
         return Ok(Err(errors::unsupported(format!("SHOW {}", word.value.to_ascii_uppercase()))));

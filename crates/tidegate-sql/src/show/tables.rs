@@ -10,7 +10,7 @@ use super::{
     accounts,
     cardinality::Cardinalities,
     collations::{applicability, character_sets, collations},
-    columns,
+    columns, constraints,
     server::{processlist, status, system_variables},
     transactions,
 };
@@ -51,9 +51,9 @@ static TABLES: &[Definition] = &[
     Definition { name: "tables", columns: "table_catalog table_schema table_name table_type engine version# row_format table_rows# avg_row_length# data_length# max_data_length# index_length# data_free# auto_increment# create_time update_time check_time table_collation checksum# create_options table_comment max_index_length# temporary", make: tables },
     Definition { name: "columns", columns: "table_catalog table_schema table_name column_name ordinal_position# column_default is_nullable data_type character_maximum_length# character_octet_length# numeric_precision# numeric_scale# datetime_precision# character_set_name collation_name column_type column_key extra privileges column_comment is_generated generation_expression column_default_shown!", make: columns::columns },
     Definition { name: "statistics", columns: "table_catalog table_schema table_name non_unique# index_schema index_name seq_in_index# column_name collation cardinality# sub_part# packed nullable index_type comment index_comment ignored", make: statistics },
-    Definition { name: "key_column_usage", columns: "constraint_catalog constraint_schema constraint_name table_catalog table_schema table_name column_name ordinal_position# position_in_unique_constraint# referenced_table_schema referenced_table_name referenced_column_name", make: key_column_usage },
-    Definition { name: "table_constraints", columns: "constraint_catalog constraint_schema constraint_name table_schema table_name constraint_type", make: table_constraints },
-    Definition { name: "referential_constraints", columns: "constraint_catalog constraint_schema constraint_name unique_constraint_catalog unique_constraint_schema unique_constraint_name match_option update_rule delete_rule table_name referenced_table_name", make: referential_constraints },
+    Definition { name: "key_column_usage", columns: "constraint_catalog constraint_schema constraint_name table_catalog table_schema table_name column_name ordinal_position# position_in_unique_constraint# referenced_table_schema referenced_table_name referenced_column_name", make: constraints::key_column_usage },
+    Definition { name: "table_constraints", columns: "constraint_catalog constraint_schema constraint_name table_schema table_name constraint_type", make: constraints::table_constraints },
+    Definition { name: "referential_constraints", columns: "constraint_catalog constraint_schema constraint_name unique_constraint_catalog unique_constraint_schema unique_constraint_name match_option update_rule delete_rule table_name referenced_table_name", make: constraints::referential_constraints },
     Definition { name: "views", columns: "table_catalog table_schema table_name view_definition check_option is_updatable definer security_type character_set_client collation_connection algorithm", make: views },
     Definition { name: "engines", columns: "engine support comment transactions xa savepoints", make: |_, _| Ok(vec![vec!["InnoDB".into(), "DEFAULT".into(), "Tidegate's embedded engine under the usual name".into(), "YES".into(), "NO".into(), "YES".into()]]) },
     Definition { name: "character_sets", columns: "character_set_name default_collate_name description maxlen#", make: |_, _| Ok(character_sets()) },
@@ -69,7 +69,7 @@ static TABLES: &[Definition] = &[
     Definition { name: "triggers", columns: "trigger_catalog trigger_schema trigger_name event_manipulation event_object_catalog event_object_schema event_object_table action_order# action_condition action_statement action_orientation action_timing action_reference_old_table action_reference_new_table action_reference_old_row action_reference_new_row created sql_mode definer character_set_client collation_connection database_collation", make: |_, _| Ok(Vec::new()) },
     Definition { name: "events", columns: "event_catalog event_schema event_name definer time_zone event_body event_definition event_type execute_at interval_value interval_field sql_mode starts ends status on_completion created last_altered last_executed event_comment originator# character_set_client collation_connection database_collation", make: |_, _| Ok(Vec::new()) },
     Definition { name: "partitions", columns: "table_catalog table_schema table_name partition_name subpartition_name partition_ordinal_position# subpartition_ordinal_position# partition_method subpartition_method partition_expression subpartition_expression partition_description table_rows# avg_row_length# data_length# max_data_length# index_length# data_free# create_time update_time check_time checksum# partition_comment nodegroup tablespace_name", make: partitions },
-    Definition { name: "check_constraints", columns: "constraint_catalog constraint_schema table_name constraint_name level check_clause", make: check_constraints },
+    Definition { name: "check_constraints", columns: "constraint_catalog constraint_schema table_name constraint_name level check_clause", make: constraints::check_constraints },
     Definition { name: "innodb_trx", columns: transactions::TRX, make: |t, _| transactions::trx(t) },
     Definition { name: "innodb_locks", columns: transactions::LOCKS, make: |t, _| transactions::locks(t) },
     Definition { name: "innodb_lock_waits", columns: transactions::LOCK_WAITS, make: |t, _| transactions::lock_waits(t) },
@@ -440,138 +440,6 @@ fn statistics(translator: &Translator<'_>, about: &About) -> Res<Rows> {
                     "NO".into(),
                 ]);
             }
-        }
-    })?;
-    Ok(rows)
-}
-
-fn plain(name: &str) -> &str {
-    name.split('\0').next().unwrap_or(name)
-}
-
-fn key_column_usage(translator: &Translator<'_>, about: &About) -> Res<Rows> {
-    let mut rows = Rows::new();
-    each_table(translator, about, |schema, _, table| {
-        let name_of = |id: u32| table.position(id).map_or("", |at| table.columns[at].name.as_str());
-        let mut row = |constraint: &str, column: &str, number: usize, parent: Option<(&str, &str)>| {
-            rows.push(vec![
-                "def".into(),
-                schema.into(),
-                constraint.into(),
-                "def".into(),
-                schema.into(),
-                table.name.as_str().into(),
-                column.into(),
-                (number as i64 + 1).into(),
-                if parent.is_some() { (number as i64 + 1).into() } else { Item::Null },
-                if parent.is_some() { schema.into() } else { Item::Null },
-                parent.map_or(Item::Null, |(table, _)| table.into()),
-                parent.map_or(Item::Null, |(_, column)| column.into()),
-            ]);
-        };
-        for index in table.indexes.iter().filter(|index| index.kind.is_unique()) {
-            for (number, part) in index.parts.iter().enumerate() {
-                row(&index.name, name_of(part.column), number, None);
-            }
-        }
-        for key in &table.foreign_keys {
-            for (number, id) in key.columns.iter().enumerate() {
-                row(&key.name, name_of(*id), number, Some((plain(&key.table), plain(&key.references[number]))));
-            }
-        }
-    })?;
-    Ok(rows)
-}
-
-fn table_constraints(translator: &Translator<'_>, about: &About) -> Res<Rows> {
-    let mut rows = Rows::new();
-    each_table(translator, about, |schema, _, table| {
-        let mut row = |name: &str, kind: &str| {
-            rows.push(vec![
-                "def".into(),
-                schema.into(),
-                name.into(),
-                schema.into(),
-                table.name.as_str().into(),
-                kind.into(),
-            ]);
-        };
-        for index in &table.indexes {
-            match index.kind {
-                KeyKind::Primary => row(&index.name, "PRIMARY KEY"),
-                KeyKind::Unique => row(&index.name, "UNIQUE"),
-                KeyKind::Plain | KeyKind::Fulltext => {}
-            }
-        }
-        for key in &table.foreign_keys {
-            row(&key.name, "FOREIGN KEY");
-        }
-        for check in checks_of(table) {
-            row(&check.name, "CHECK");
-        }
-    })?;
-    Ok(rows)
-}
-
-/// A CHECK as MariaDB tells it: one that stands with its column has the column's name.
-struct ShownCheck {
-    name: String,
-    level: &'static str,
-    clause: String,
-}
-
-fn checks_of(table: &Table) -> Vec<ShownCheck> {
-    let mut checks = Vec::new();
-    for column in &table.columns {
-        let own = table.checks.iter().find(|check| check.column == Some(column.id));
-        let clause = match own {
-            Some(check) => super::expression::shown(&check.text),
-            None if column.ty.base == Base::Json => format!("json_valid({})", super::quote_name(&column.name)),
-            None => continue,
-        };
-        checks.push(ShownCheck { name: column.name.clone(), level: "Column", clause });
-    }
-    for check in table.checks.iter().filter(|check| check.column.is_none()) {
-        let clause = super::expression::shown(&check.text);
-        checks.push(ShownCheck { name: check.name.clone(), level: "Table", clause });
-    }
-    checks
-}
-
-fn check_constraints(translator: &Translator<'_>, about: &About) -> Res<Rows> {
-    let mut rows = Rows::new();
-    each_table(translator, about, |schema, _, table| {
-        for check in checks_of(table) {
-            rows.push(vec![
-                "def".into(),
-                schema.into(),
-                table.name.as_str().into(),
-                check.name.into(),
-                check.level.into(),
-                check.clause.into(),
-            ]);
-        }
-    })?;
-    Ok(rows)
-}
-
-fn referential_constraints(translator: &Translator<'_>, about: &About) -> Res<Rows> {
-    let mut rows = Rows::new();
-    each_table(translator, about, |schema, _, table| {
-        for key in &table.foreign_keys {
-            rows.push(vec![
-                "def".into(),
-                schema.into(),
-                key.name.as_str().into(),
-                "def".into(),
-                schema.into(),
-                "PRIMARY".into(),
-                "NONE".into(),
-                key.on_update.as_str().into(),
-                key.on_delete.as_str().into(),
-                table.name.as_str().into(),
-                plain(&key.table).into(),
-            ]);
         }
     })?;
     Ok(rows)

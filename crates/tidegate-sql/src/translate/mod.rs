@@ -10,6 +10,7 @@
 mod access;
 mod affinity;
 pub(crate) mod assign;
+mod clauses;
 mod codes;
 pub(crate) mod compare;
 pub(crate) mod dml;

@@ -2,11 +2,12 @@
 
 use sqlparser::ast::{
     Distinct, Expr, GroupByExpr, GroupByWithModifier, OrderByExpr, OrderByKind, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, Value, WildcardAdditionalOptions,
+    SelectItemQualifiedWildcardKind, SetExpr, Value,
 };
 
 use super::{
     Code, Ex, Res, Translator,
+    clauses::{check_clauses, check_wildcard},
     compare::Ground,
     expr::unnest,
     from::source_columns,
@@ -259,13 +260,7 @@ impl Translator<'_> {
         let mut tail = if from.is_empty() { String::new() } else { format!(" FROM {from}") };
         let filter = self.effects;
         if let Some(selection) = &select.selection {
-            scope.clause = "where clause";
-            let ex = self.expr(selection, &scope)?;
-            if ex.aggregate {
-                return Err(errors::invalid_group_use());
-            }
-            let sql = self.truth(&ex);
-            tail.push_str(&format!(" WHERE {sql}"));
+            tail.push_str(&self.filter(selection, &mut scope)?);
         }
         let is_filtered = self.skip_locked(&scope, &mut tail, select.selection.is_some());
         let all = tail.clone();
@@ -319,6 +314,15 @@ impl Translator<'_> {
         let limit_one = !grouped && (aggregate || from.is_empty());
         let (locked, row_ids) = self.rows_of(&scope, plain, shows_row_ids, &all);
         Ok(Parts { head: format!("SELECT {distinct}"), items, tail, limit_one, locked, row_ids })
+    }
+
+    fn filter(&mut self, selection: &Expr, scope: &mut Scope<'_>) -> Res<String> {
+        scope.clause = "where clause";
+        let ex = self.expr(selection, scope)?;
+        if ex.aggregate {
+            return Err(errors::invalid_group_use());
+        }
+        Ok(format!(" WHERE {}", self.truth(&ex)))
     }
 
     fn having(&mut self, having: &Expr, scope: &mut Scope<'_>, grouped: bool, filtered: bool) -> Res<String> {
@@ -513,42 +517,6 @@ pub(super) fn direction(term: &OrderByExpr) -> Res<&'static str> {
         Some(sqlparser::ast::OrderBySort::Desc) => " DESC",
         Some(_) => return Err(errors::unsupported("ORDER BY USING")),
     })
-}
-
-fn check_wildcard(options: &WildcardAdditionalOptions) -> Res<()> {
-    let WildcardAdditionalOptions {
-        wildcard_token: _,
-        opt_ilike: None,
-        opt_exclude: None,
-        opt_except: None,
-        opt_replace: None,
-        opt_rename: None,
-        opt_alias: None,
-    } = options
-    else {
-        return Err(errors::unsupported("options of *"));
-    };
-    Ok(())
-}
-
-fn check_clauses(select: &Select) -> Res<()> {
-    if select.into.is_some() {
-        return Err(errors::unsupported("SELECT … INTO"));
-    }
-    if select.top.is_some()
-        || select.exclude.is_some()
-        || !select.lateral_views.is_empty()
-        || select.prewhere.is_some()
-        || !select.connect_by.is_empty()
-        || !select.cluster_by.is_empty()
-        || !select.distribute_by.is_empty()
-        || !select.sort_by.is_empty()
-        || select.qualify.is_some()
-        || select.value_table_mode.is_some()
-    {
-        return Err(errors::unsupported("this clause of SELECT"));
-    }
-    Ok(())
 }
 
 fn all_columns(source: &Source, with_hidden: bool) -> Res<Vec<Listed>> {
