@@ -183,11 +183,12 @@ fn bodies_end_as_their_heads_say() {
         let report = report(&["-n", "7", "-c", "2", &format!("http://127.0.0.1:{}/{path}", site.port)]);
         all_well(&report, 7);
     }
+    // The server closes after each: a client that did not know could have asked again by then.
     let answers: [&[u8]; 5] = [
         b"HTTP/1.0 200 OK\r\n\r\nuntil the end",
-        b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nT: 1\r\n\r\n",
-        b"HTTP/1.1 200 OK\nContent-Length: 0\n\n",
+        b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nT: 1\r\n\r\n",
+        b"HTTP/1.1 200 OK\nConnection: close\nContent-Length: 0\n\n",
         b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\na",
     ];
     let byte_by_byte = |stream: &mut TcpStream, bytes: &[u8]| {

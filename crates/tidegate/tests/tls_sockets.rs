@@ -76,7 +76,7 @@ fn a_session_is_resumed_by_whom_it_is_given_to() {
 #[test]
 fn the_debug_log_names_sessions() {
     let location = format!(
-        "location / {{ lua_ssl_protocols TLSv1.2; content_by_lua_block {{ {TRY}
+        "location /names {{ lua_ssl_protocols TLSv1.2; content_by_lua_block {{ {TRY}
             do
                 local _, session = try(nil, 'one.test')
                 try(session, 'one.test')
@@ -86,7 +86,7 @@ fn the_debug_log_names_sessions() {
         }} }}"
     );
     let mut site = site(&location);
-    assert_eq!(body(&site, "/"), "done");
+    assert_eq!(body(&site, "/names"), "done");
     site.wait_for_log(
         "SSL: TLSv1.2, cipher: \"ECDHE-ECDSA-AES256-GCM-SHA384 TLSv1.2 Kx=ECDH Au=ECDSA Enc=AESGCM(256) Mac=AEAD\"",
     );

@@ -120,13 +120,13 @@ local function session_of(number)
 end
 
 -- A number is that of a session; 0 is for the one that was given.
-local function with_session(given, result, err)
+local function with_session(given, result, ...)
     if result == 0 then
         return given
     elseif type(result) == "number" then
         return session_of(result)
     end
-    return result, err
+    return result, ...
 end
 
 -- sslhandshake(session?, server_name?, verify?): a session (true for session == false), or nil and a message.

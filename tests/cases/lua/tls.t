@@ -37,7 +37,7 @@ lua_socket_log_errors off;
             tls.stop()
         }
     }
-    location /resumed {
+    location /unshared {
         lua_ssl_trusted_certificate $TEST_DIR/html/ca.crt;
         content_by_lua_block {
             local tls = require "tls"
@@ -264,7 +264,7 @@ GET /untrusted
 ~~~
 GET /expired
 ~~~
-GET /resumed
+GET /unshared
 ~~~
 GET /named
 ~~~
@@ -288,7 +288,7 @@ failed: 10: certificate has expired
 New
 ~~~
 New
-Reused
+New
 cdata true
 ~~~
 New

@@ -124,7 +124,7 @@ mod tests {
     fn requests_are_written_as_sections_say() {
         let text = String::from_utf8(request("POST /q/a/batch [REPEAT 2 {\"body\":\"a b\"}]\n")).unwrap();
         assert!(text.starts_with("POST /q/a/batch HTTP/1.1\r\n"), "{text}");
-        assert!(text.ends_with("Content-Length: 29\r\n\r\n[{\"body\":\"a b\"},{\"body\":\"a b\"}]"), "{text}");
+        assert!(text.ends_with("Content-Length: 31\r\n\r\n[{\"body\":\"a b\"},{\"body\":\"a b\"}]"), "{text}");
         assert!(request("POST /pull").ends_with(b"Content-Length: 0\r\n\r\n"));
     }
 }

@@ -10,7 +10,7 @@
 //! each receiver has got of them and what it has answered ([`tables`]). A receiver goes through the messages in their order; its
 //! place is its last row in `QUEUE_rst`, so that receivers cost nothing while they are away.
 //!
-//! Receivers of one name share the messages. All that want something of a queue stand in its [`line`], whichever workers they are
+//! Receivers of one name share the messages. All that want something of a queue stand in its [`line`](mod@line), whichever workers they are
 //! connected to: one task serves them in their order, many in one [`round`] with one commit, and hears of commits to `QUEUE_msg`
 //! ([`tidegate_sql::Listening`]), whoever has written the message.
 
