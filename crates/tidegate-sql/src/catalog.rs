@@ -19,6 +19,7 @@ use std::{
 use crate::{
     accounts::Name,
     parse::KeyKind,
+    program::trigger,
     store::{
         conn::{Cell, Conn, SqliteError},
         statistics::Changes,
@@ -29,7 +30,7 @@ use crate::{
 pub(crate) use load::{load, renewed};
 
 /// Version of the storage format that this code reads and writes.
-pub(crate) const FORMAT_VERSION: i64 = 4;
+pub(crate) const FORMAT_VERSION: i64 = 5;
 
 /// All tables and views of a schema, by name.
 #[derive(Debug, Default)]
@@ -38,6 +39,7 @@ pub(crate) struct Catalog {
     pub(crate) collation: Option<Collation>,
     /// Numbers of commits up to this one may be in use (`crate::commits`).
     pub(crate) commits_reserved: u64,
+    triggers: trigger::Triggers,
     references: references::References,
 }
 
@@ -183,6 +185,16 @@ impl Catalog {
     /// The table or view with a name.
     pub(crate) fn table(&self, name: &str) -> Option<&Arc<Table>> {
         self.tables.get(name)
+    }
+
+    /// The triggers of a table, in the order in which they run.
+    pub(crate) fn triggers_of(&self, table: i64) -> &[Arc<trigger::Trigger>] {
+        self.triggers.get(&table).map_or(&[], |triggers| triggers)
+    }
+
+    /// The triggers of all tables.
+    pub(crate) fn all_triggers(&self) -> &trigger::Triggers {
+        &self.triggers
     }
 
     /// The table with a number.
@@ -382,6 +394,7 @@ pub(crate) fn initialise(conn: &mut Conn, collation: Collation) -> Result<(), Sq
         conn.execute(TABLES)?;
         conn.execute(CHECKS)?;
         conn.execute(views::TABLE)?;
+        conn.execute(trigger::TABLE)?;
         let mut set = conn.prepare("INSERT INTO tg_meta VALUES (?1, ?2)")?;
         for (name, value) in
             [("format", FORMAT_VERSION), ("collation_version", 1), ("collation", i64::from(collation.0))]

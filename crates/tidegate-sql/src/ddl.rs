@@ -27,6 +27,7 @@ use crate::{
     errors,
     exec::params::Text,
     parse::{self, Statement, TableName},
+    program,
     session::{Core, acquire_unused},
     store::{
         conn::{Cell, Conn, SqliteError, Step, to_server_error},
@@ -74,6 +75,14 @@ pub(crate) fn run(
         Statement::DropDatabase { name, if_exists } => drop_database(core, &name, if_exists)?,
         Statement::CreateTable(create) => return create::create_table(core, *create, text.sql, more, sink),
         Statement::DropTable { tables, if_exists, temporary } => drop_some_tables(core, tables, if_exists, temporary)?,
+        Statement::CreateTrigger(create) => {
+            program::create::create(core, &create)?;
+            0
+        }
+        Statement::DropProgram { kind: "TRIGGER", name, if_exists } => {
+            program::create::drop(core, &name, if_exists)?;
+            0
+        }
         Statement::DropProgram { kind, name, if_exists } => {
             drop_program(core, kind, &name, if_exists)?;
             0
@@ -334,11 +343,10 @@ fn drop_some_tables(core: &mut Core, names: Vec<TableName>, if_exists: bool, tem
     if missing.is_empty() { Ok(0) } else { Err(errors::unknown_table_to_drop(missing.join(","))) }
 }
 
-/// DROP FUNCTION, PROCEDURE, TRIGGER, EVENT: there are none.
+/// DROP FUNCTION, PROCEDURE, EVENT: there are none.
 fn drop_program(core: &Core, kind: &str, name: &TableName, if_exists: bool) -> Res<()> {
     let schema = schema_of(core, name)?;
     let error = match (kind, if_exists) {
-        ("TRIGGER", _) => errors::unknown_trigger(),
         ("EVENT", false) => errors::unknown_event(&name.name),
         ("EVENT", true) => errors::unknown_program("Event", &name.name),
         _ => errors::unknown_program(kind, format!("{}.{}", schema.name, name.name)),
@@ -413,6 +421,7 @@ fn drop_table(core: &Core, schema: &Arc<Schema>, table: &Arc<Table>) -> Res<bool
             fulltext::remove_all(conn, table)?;
         }
         catalog::remove(conn, table.id).map_err(internal)?;
+        program::trigger::remove_of_table(conn, table.id).map_err(internal)?;
         Ok(true)
     })
 }
@@ -447,7 +456,7 @@ fn truncate(core: &mut Core, name: &TableName) -> Res<u64> {
 ///
 /// # Errors
 /// 1227.
-fn definer_of(core: &Core, definer: Option<&Who>, is_invoker: bool) -> Res<Definer> {
+pub(crate) fn definer_of(core: &Core, definer: Option<&Who>, is_invoker: bool) -> Res<Definer> {
     let access = core.env.access();
     let name = match definer {
         None | Some(Who::Current) => access.name.clone(),

@@ -4,6 +4,7 @@ mod auto;
 pub(crate) mod bind;
 pub(crate) mod conflict;
 pub(crate) mod copy;
+mod fired;
 mod insert;
 mod late;
 pub(crate) mod load;
@@ -16,9 +17,10 @@ mod update;
 pub(crate) mod walk;
 pub(crate) mod write;
 
-use std::{cell::RefCell, future::poll_fn, sync::Arc, time::Duration};
+use std::{cell::RefCell, future::poll_fn, rc::Rc, sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
+use target_table::TargetTable;
 use tidegate_rows::{Column, Field, Flow, QueryError, Row, ServerError, Sink, Unpack, Value};
 
 use crate::{
@@ -72,6 +74,18 @@ pub(crate) enum PlanKind {
     Insert(InsertPlan),
     Update(UpdatePlan),
     Delete(DeletePlan),
+}
+
+impl PlanKind {
+    /// The tables that it writes to, without those that triggers change.
+    pub(crate) fn targets(&self) -> Vec<&Rc<TargetTable>> {
+        match self {
+            Self::Insert(insert) => vec![&insert.to],
+            Self::Update(update) => update.targets.iter().map(|target| &target.to).collect(),
+            Self::Delete(delete) => delete.targets.iter().map(|(of, _)| of).collect(),
+            Self::Select(_) => Vec::new(),
+        }
+    }
 }
 
 /// A query with its described columns.

@@ -5,6 +5,7 @@
 //! [`tokens`] produces the parser's tokens from the same scan, so both agree on what a literal is.
 
 mod normalise;
+mod programs;
 mod rows;
 
 use sqlparser::{
@@ -403,6 +404,7 @@ pub(crate) struct Tokens {
 /// # Errors
 /// As [`normalise()`]; a name that is not UTF-8.
 pub(crate) fn tokens(sql: &[u8], from: usize, mode: LexMode, literals: Literals) -> Result<Tokens, LexError> {
+    let program_end = programs::program_end(sql, from, mode)?;
     let mut scan = Scan { sql, pos: from, mode, in_hint: false };
     let (mut tokens, mut passed, mut rows) = (Vec::new(), rows::Passed::default(), None);
     let mut after_period = false;
@@ -412,6 +414,7 @@ pub(crate) fn tokens(sql: &[u8], from: usize, mode: LexMode, literals: Literals)
         let (piece, start, end) = scan.next()?;
         let text = || std::str::from_utf8(&sql[start..end]).map_err(|_| LexError { at: start });
         let token = match piece {
+            Piece::Semicolon if program_end.is_some_and(|end| scan.pos < end) => Token::SemiColon,
             Piece::End | Piece::Semicolon => break,
             Piece::Word if sql[start] == b'\\' => Token::make_word("NULL", None),
             // Behind a point every word is a name.

@@ -16,7 +16,7 @@
 //! What lives where, in reading order: [`engine`] (data directory, schemas), [`session`] (what a client talks to), [`clients`] (which there are, and KILL), [`accounts`] (who may do what), [`locks`] (those of GET_LOCK),
 //! [`task`] (coroutines), [`commits`] (their numbers, and who hears of them), [`row_locks`] (those of transactions), [`waits`] (circles of sessions that wait), `store/` (SQLite itself: VFS, connections, write lock, sync and checkpoint threads),
 //! [`catalog`] (the shadow catalogue), `value/` (types, decimals, dates, collations and their stored form, see
-//! `docs/storage-format.md`), `translate/`, `functions/` (one file for a family and one line in its registry).
+//! `docs/storage-format.md`), `translate/`, `functions/` (one file for a family and one line in its registry), `program/` (triggers and the interpreter of their bodies).
 //!
 //! FULLTEXT indexes are tables of FTS5, in which `store/fulltext` searches.
 //!
@@ -50,6 +50,7 @@ mod locks;
 mod other_programs;
 mod parse;
 mod pcre;
+mod program;
 mod redefinition;
 mod row_locks;
 mod show;

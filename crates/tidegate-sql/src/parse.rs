@@ -14,7 +14,9 @@ use crate::{
     dialect::{MySql, expect_word, identifier, is_reserved, is_word, take_word, unexpected},
     errors,
     lexer::{self, LexMode, Literals, Tokens},
+    program::{self, compile::Reading},
     task,
+    value::collation::Collation,
 };
 use tidegate_rows::ServerError;
 
@@ -64,6 +66,11 @@ fn parse_here(
     let Tokens { tokens, rows } = lexer::tokens(sql, from, mode, literals).map_err(|error| near(sql, error.at))?;
     if let Some(name) = tokens.iter().find_map(hidden_name) {
         return Err(errors::wrong_table_name(name));
+    }
+    if program::definition::begins(&tokens) {
+        let reading = Reading { mode, pipes_as_concat, collation: Collation::DEFAULT };
+        let create = program::parse(sql, &tokens, reading)?;
+        return Ok((Statement::CreateTrigger(Box::new(create)), tokens));
     }
     let mut tokens = plain_clauses(tokens);
     let seconds = wait::take(&mut tokens);

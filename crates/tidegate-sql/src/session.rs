@@ -135,6 +135,7 @@ thread_local! {
 impl Session {
     pub(crate) fn new(engine: Arc<EngineInner>) -> Self {
         let env = Rc::new(engine.environment(&engine.clients.make()));
+        env.belongs_to(&engine);
         Self {
             core: Core {
                 engine,

@@ -33,10 +33,10 @@ use crate::{
     translate::quote,
 };
 
-pub(crate) use about::Conditions;
+pub(crate) use about::{About, Conditions};
 pub(crate) use accounts::mysql_schema;
 pub(crate) use explain::explain;
-pub(crate) use tables::information_schema;
+pub(crate) use tables::{each_table, information_schema};
 
 type Done = Result<(), QueryError>;
 
@@ -123,6 +123,8 @@ pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &
             let schema = schema_name(core, table.schema.as_deref())?;
             return create::show_create(core, &schema, &table.name, matches!(show.what, ShowWhat::CreateView(_)), more, sink);
         }
+        ShowWhat::CreateTrigger(name) => return crate::program::show::show_create(core, name, more, sink),
+        ShowWhat::Triggers { schema } => return show_triggers(core, show, schema.as_deref(), sql, more, sink),
         ShowWhat::CreateDatabase(name) => {
             let schema = core.engine.schema(name)?;
             let collation = schema.catalog()?.collation.unwrap_or(crate::value::collation::Collation::DEFAULT);
@@ -150,6 +152,26 @@ pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &
         ShowWhat::Empty(names) => return rows(core, names, &[], more, sink),
     };
     filtered(core, show, sql, &query, order, more, sink)
+}
+
+/// SHOW TRIGGERS, whose LIKE is about the names of tables.
+fn show_triggers(
+    core: &mut Core,
+    show: &Show,
+    schema: Option<&str>,
+    sql: &[u8],
+    more: bool,
+    sink: &mut dyn Sink,
+) -> Done {
+    let schema = schema_name(core, schema)?;
+    let exactly = if crate::engine::is_virtual(&schema) { "" } else { "BINARY " };
+    let like = match &show.like {
+        Some(Pattern::Text(text)) => format!(" AND event_object_table LIKE {}", span(sql, *text)),
+        _ => String::new(),
+    };
+    let all = crate::program::show::SHOW;
+    let query = format!("{all} WHERE {exactly}trigger_schema = {}{like}", mysql_string(&schema));
+    filtered(core, &Show { like: None, ..show.clone() }, sql, &query, "", more, sink)
 }
 
 /// What LIKE adds to the name of the first column.

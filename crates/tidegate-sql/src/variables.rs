@@ -36,6 +36,11 @@ fn names() -> impl Iterator<Item = &'static str> {
     all.into_iter().flatten().map(|(name, ..)| *name)
 }
 
+/// Whether there is a system variable of a name.
+pub(crate) fn exists(name: &str) -> bool {
+    list::find(&name.to_ascii_lowercase()).is_some()
+}
+
 /// Whose value of a variable is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum VariableScope {

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     errors,
     parse::{KeyKind, column::type_from_catalog},
+    program::trigger,
     store::conn::{Cell, Conn, SqliteError, Step},
     value::{Datum, collation::Collation},
 };
@@ -54,6 +55,7 @@ pub(crate) fn load(conn: &Conn, old: Option<&Catalog>) -> Result<Option<Catalog>
     for table in load_tables(conn, old).map_err(internal)? {
         catalog.tables.insert(table.name.clone(), Arc::new(table));
     }
+    catalog.triggers = load_triggers(conn, old, collation).map_err(internal)?;
     Ok(Some(catalog))
 }
 
@@ -69,6 +71,7 @@ pub(crate) fn renewed(conn: &Conn, old: &Catalog, tables: &BTreeSet<i64>) -> Res
         tables: others.map(|(name, table)| (name.clone(), Arc::clone(table))).collect(),
         collation,
         commits_reserved: old.commits_reserved,
+        triggers: load_triggers(conn, Some(old), old.collation)?,
         ..Catalog::default()
     };
     for id in tables {
@@ -80,12 +83,21 @@ pub(crate) fn renewed(conn: &Conn, old: &Catalog, tables: &BTreeSet<i64>) -> Res
     Ok(catalog)
 }
 
+fn load_triggers(
+    conn: &Conn,
+    old: Option<&Catalog>,
+    collation: Option<Collation>,
+) -> Result<trigger::Triggers, SqliteError> {
+    trigger::load(conn, old.map(|old| &old.triggers), collation.unwrap_or(Collation::DEFAULT))
+}
+
 /// Gives a file of an older format what the formats since have added.
 fn upgrade(conn: &Conn) -> Result<(), SqliteError> {
     conn.execute("BEGIN IMMEDIATE")?;
     let upgraded = (|| {
         conn.execute(CHECKS)?;
         conn.execute(views::TABLE)?;
+        conn.execute(trigger::TABLE)?;
         conn.execute(&format!("UPDATE tg_meta SET value = {FORMAT_VERSION} WHERE name = 'format'; COMMIT"))
     })();
     if upgraded.is_err() {

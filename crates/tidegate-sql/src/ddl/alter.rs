@@ -526,7 +526,7 @@ fn copy_rows(core: &Core, conn: &mut Conn, schema: &Arc<Schema>, old: &Table, ne
     let (constants, mut stmts) =
         (Constants { sql: &[], literals: &[], params: Params::NONE, env: &core.env }, Prepared::default());
     let memory_max = core.engine.settings.statement_memory_max();
-    let mut writer = Writer { conn, constants, env: &core.env, memory_max, stmts: &mut stmts, notes: None };
+    let mut writer = Writer { memory_max, ..Writer::new(conn, constants, &core.env, &mut stmts) };
     let rows = writer.copy_rows(&to, &origins, &mut read)?;
     drop((read, stmts));
     fulltext::remove_all(conn, old)?;

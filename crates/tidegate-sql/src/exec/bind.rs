@@ -64,6 +64,9 @@ impl<'a> Constants<'a> {
 
     #[inline]
     fn bind_one(&self, stmt: &mut Bound<'_>, number: usize, bind: &Bind) -> Res<()> {
+        if let Source::Local(slot) = bind.source {
+            return stmt.bind(number, self.env.local(slot).as_cell()).map_err(|error| to_server_error(&error));
+        }
         let numeric = matches!(bind.rep, Rep::Int | Rep::Uint | Rep::Real | Rep::Dec | Rep::Number);
         let value = if numeric { self.number(&bind.source) } else { self.value(&bind.source) }?;
         let internal = |error| to_server_error(&error);
@@ -244,7 +247,10 @@ impl<'a> Constants<'a> {
             Source::ConnectionId => Val::Uint(env.connection_id),
             Source::User => Val::Text(Cow::Owned(env.client.origin().into_bytes())),
             Source::CurrentUser => Val::Text(Cow::Owned(env.client.account().into_bytes())),
-            Source::Literal(_) | Source::Negative(_) | Source::Param(_) | Source::Pattern { .. } => Val::Null,
+            // These have been dealt with.
+            Source::Literal(_) | Source::Negative(_) | Source::Param(_) | Source::Local(_) | Source::Pattern { .. } => {
+                Val::Null
+            }
         }
     }
 

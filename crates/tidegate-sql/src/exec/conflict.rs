@@ -12,6 +12,7 @@ use crate::{
     catalog::{ForeignKey, Index, IndexPart, Table},
     errors,
     parse::KeyKind,
+    program::Event,
     row_locks::Resource,
     store::conn::{Cell, SqliteError, Step, to_server_error},
     task,
@@ -280,7 +281,7 @@ impl Writer<'_> {
     pub(super) fn keeps_row(&mut self, to: &TargetTable, (rowid, index): (i64, &Index), row: &[Datum]) -> Res<bool> {
         let last = to.unique_keys().last().map(|key| key.index_of(&to.table));
         let is_last = last.is_some_and(|last| std::ptr::eq(last, index));
-        Ok(is_last && to.references.is_empty() && self.whole_row(to, rowid)? == row)
+        Ok(is_last && to.references.is_empty() && !to.fires_for(Event::Delete) && self.whole_row(to, rowid)? == row)
     }
 
     /// The number of the row that has the same values in the columns of a unique index.

@@ -13,6 +13,7 @@ use crate::{
     catalog::{Default, Table},
     ddl::temporary::shown,
     errors,
+    program::{Event, Timing},
     store::conn::{Cell, Stmt},
     translate::{
         assign::{LateValue, RowValue},
@@ -55,6 +56,7 @@ impl Writer<'_> {
         };
         self.env.ignoring.set(plan.ignore);
         self.env.set_abort_on_warning(self.strict() && !plan.ignore);
+        self.nulls_later = plan.to.fires(Event::Insert, Timing::Before);
         let result = self.insert_rows(plan, &mut run);
         self.env.set_abort_on_warning(false);
         self.env.ignoring.set(false);
@@ -178,6 +180,10 @@ impl Writer<'_> {
             row[column] = Some(self.store(&target, value, single)?);
         }
         let mut pending = Vec::new();
+        self.omitted.clear();
+        if self.nulls_later {
+            self.omitted.extend((0..row.len()).filter(|column| row[*column].is_none()));
+        }
         let row = row
             .into_iter()
             .enumerate()
@@ -213,8 +219,24 @@ impl Writer<'_> {
         number: usize,
         ignore: bool,
     ) -> Res<()> {
+        self.apply_some_rules(to, row, pending, number, ignore, true)
+    }
+
+    /// As [`apply_rules`](Self::apply_rules), with or without the CHECK constraints.
+    pub(super) fn apply_some_rules(
+        &mut self,
+        to: &TargetTable,
+        row: &mut [Datum],
+        pending: &[usize],
+        number: usize,
+        ignore: bool,
+        checks: bool,
+    ) -> Res<()> {
         let constants = self.constants;
         for rule in &to.rules {
+            if !checks && matches!(&rule.kind, RuleKind::Check(_)) {
+                continue;
+            }
             if matches!(&rule.kind, RuleKind::Default(column) if !pending.contains(column)) {
                 continue;
             }
@@ -251,6 +273,7 @@ impl Writer<'_> {
         self.go_on()?;
         run.rows += 1;
         let (to, table) = (&*plan.to, &plan.to.table);
+        let Some(pending) = self.shown_to_triggers(plan, &mut row, pending, run)? else { return Ok(()) };
         let before = run.autos.next;
         let generated = self.auto_increment(table, &mut row, &mut run.autos)?;
         if !to.rules.is_empty() {
@@ -323,6 +346,9 @@ impl Writer<'_> {
     ) -> Res<()> {
         run.written.affected += 1;
         self.note_auto(&plan.to.table, row, generated, &mut run.written);
+        if plan.to.fires(Event::Insert, Timing::After) {
+            self.fire(&plan.to, Event::Insert, Timing::After, None, Some(&mut row.to_vec()))?;
+        }
         self.note_returned(plan, rowid, &mut run.written)
     }
 }

@@ -121,6 +121,9 @@ impl Writer<'_> {
             memory_max: self.memory_max,
             stmts: self.stmts,
             notes: self.notes.as_deref_mut(),
+            nulls_later: self.nulls_later,
+            omitted: Vec::new(),
+            touched: Vec::new(),
         }
     }
 

@@ -39,19 +39,29 @@ impl Deref for Text {
 /// row of VALUES with expressions.
 const KEPT_MAX: usize = 16;
 
+/// Statements that are kept of the programs which a plan runs.
+const NESTED_KEPT_MAX: usize = 256;
+
 /// The statements of a plan that are prepared on a connection. One that runs is taken out meanwhile.
 #[derive(Default)]
-pub(crate) struct Prepared(Vec<(u64, Stmt)>);
+pub(crate) struct Prepared {
+    stmts: Vec<(u64, Stmt)>,
+    /// Those of the programs that the plan runs.
+    nested: Option<Box<Prepared>>,
+    /// How many more are kept than [`KEPT_MAX`].
+    more: usize,
+}
 
 impl Prepared {
     /// Whether nothing is prepared.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.stmts.is_empty()
     }
 
     /// Forgets them all.
     pub(crate) fn clear(&mut self) {
-        self.0.clear();
+        self.stmts.clear();
+        self.nested = None;
     }
 
     /// The statement of a plan that has one only.
@@ -62,23 +72,23 @@ impl Prepared {
         &mut self,
         prepare: impl FnOnce() -> Result<Stmt, SqliteError>,
     ) -> Result<&mut Stmt, SqliteError> {
-        if self.0.is_empty() {
-            self.0.push((QUERY, prepare()?));
+        if self.stmts.is_empty() {
+            self.stmts.push((QUERY, prepare()?));
         }
-        Ok(&mut self.0[0].1)
+        Ok(&mut self.stmts[0].1)
     }
 
     /// Takes the statement of a text out, if there is one.
     #[inline]
-    pub(super) fn take(&mut self, text: &Text) -> Option<Stmt> {
-        let index = self.0.iter().position(|(number, _)| *number == text.number)?;
-        Some(self.0.swap_remove(index).1)
+    pub(crate) fn take(&mut self, text: &Text) -> Option<Stmt> {
+        let index = self.stmts.iter().position(|(number, _)| *number == text.number)?;
+        Some(self.stmts.swap_remove(index).1)
     }
 
     /// Keeps the statement of a text for the next time, unless there are many.
     #[inline]
-    pub(super) fn keep(&mut self, text: &Text, stmt: Stmt) {
-        if self.0.len() < KEPT_MAX {
+    pub(crate) fn keep(&mut self, text: &Text, stmt: Stmt) {
+        if self.stmts.len() < KEPT_MAX + self.more {
             self.keep_in_any_case(text, stmt);
         }
     }
@@ -88,6 +98,11 @@ impl Prepared {
     pub(super) fn keep_in_any_case(&mut self, text: &Text, mut stmt: Stmt) {
         stmt.reset();
         stmt.clear_bindings();
-        self.0.push((text.number, stmt));
+        self.stmts.push((text.number, stmt));
+    }
+
+    /// The statements of the programs that the plan runs.
+    pub(crate) fn nested(&mut self) -> &mut Self {
+        self.nested.get_or_insert_with(|| Box::new(Self { more: NESTED_KEPT_MAX, ..Self::default() }))
     }
 }

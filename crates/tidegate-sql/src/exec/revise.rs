@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     errors,
+    program::{Event, Timing},
     translate::dml::{InsertPlan, UpdatePlan},
     value::Datum,
 };
@@ -58,18 +59,23 @@ impl Writer<'_> {
                 Revision::Delete => self.delete_row(&target.to, rowid)?,
                 Revision::Put(values) => {
                     let mut writer = self.with(&values, insert)?;
+                    writer.nulls_later = target.to.fires(Event::Update, Timing::Before);
                     let changes = writer.changes_of(plan, target, cells, 1)?;
                     let old = |column: usize| {
                         let known = target.assignments.iter().find(|(known, ..)| *known == column);
                         known.map_or(&Datum::Null, |(_, old, _)| &cells[*old])
                     };
                     writer.write_changes(&target.to, rowid, changes, old, false)?;
+                    written.touched.append(&mut writer.touched);
                 }
             }
             written.affected += 1;
         }
         if is_absent && let Revision::Put(values) = decides.revise(None) {
-            return self.with(&values, insert)?.insert(insert);
+            let mut writer = self.with(&values, insert)?;
+            let mut written = writer.insert(insert)?;
+            written.touched.append(&mut writer.touched);
+            return Ok(written);
         }
         if written.affected == 0 {
             written.touched.clear();
@@ -85,7 +91,7 @@ impl Writer<'_> {
         }
         let constants = Constants { params: Params::Bound(values), ..self.constants };
         let Self { conn, env, memory_max, stmts, .. } = self;
-        Ok(Writer { conn, constants, env, memory_max: *memory_max, stmts, notes: None })
+        Ok(Writer { memory_max: *memory_max, ..Writer::new(conn, constants, env, stmts) })
     }
 }
 

@@ -21,6 +21,7 @@ use crate::{
     coerce::Target,
     engine::Schema,
     parse::KeyKind,
+    program::plans::FiredCell,
     session::Env,
     translate::Session,
     value::Datum,
@@ -37,6 +38,8 @@ pub(crate) struct TargetTable {
     pub(crate) reached: Box<[Arc<TableState>]>,
     /// The foreign keys that refer to this table.
     pub(super) references: Box<[Reference]>,
+    /// Its triggers, as far as the plan may fire them.
+    pub(crate) triggers: FiredCell,
     texts: Texts,
 }
 
@@ -79,8 +82,14 @@ impl TargetTable {
             rules: rules.into(),
             reached: catalog.reached_from(table),
             references: catalog.references_to(table.id).into(),
+            triggers: FiredCell::default(),
             texts: Texts::default(),
         })
+    }
+
+    /// Whether a plan has triggers to fire here.
+    pub(crate) fn has_triggers(&self) -> bool {
+        self.triggers.get().is_some_and(|triggers| !triggers.is_empty())
     }
 
     /// Where a value of a column goes, for its conversion and the messages about that.

@@ -14,6 +14,7 @@ use super::{
 use crate::{
     coerce::Target,
     errors,
+    program::{Event, Timing},
     store::{
         conn::{Cell, SqliteError, Step},
         keys,
@@ -24,6 +25,16 @@ use crate::{
     },
     value::{Datum, uint_of},
 };
+
+/// What became of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Changed {
+    Yes,
+    /// It was the same before.
+    No,
+    /// It may not be like that; a warning says so.
+    Refused,
+}
 
 impl Writer<'_> {
     pub(super) fn update_duplicate(
@@ -42,6 +53,7 @@ impl Writer<'_> {
             RowValue::Refused(column) => row[column].clone(),
             RowValue::Selected(index) => selected[index].clone(),
         };
+        let nulls_later = std::mem::replace(&mut self.nulls_later, plan.to.fires(Event::Update, Timing::Before));
         let mut stmt = self.prepared(&upsert.feed.sql)?;
         let cells = self.constants.bind(&mut stmt, &upsert.feed.binds).and_then(|mut stmt| {
             let base = upsert.feed.binds.len();
@@ -73,7 +85,9 @@ impl Writer<'_> {
         let number = table.auto_column().map(|auto| uint_of(changed(&changes, auto).unwrap_or(&cells[auto]).as_cell()));
         debug_assert_eq!(upsert.old, table.columns.len());
         let old = |column: usize| &cells[column];
-        if self.write_changes(&plan.to, rowid, changes, old, plan.ignore)? {
+        let is_written = self.write_changes(&plan.to, rowid, changes, old, plan.ignore)?;
+        self.nulls_later = nulls_later;
+        if is_written {
             run.written.affected += 2;
             run.written.insert_id = number.unwrap_or(run.written.insert_id);
         } else if self.env.found_rows_flag.get() {
@@ -106,13 +120,28 @@ impl Writer<'_> {
         &mut self,
         to: &TargetTable,
         rowid: i64,
-        mut changes: Vec<(usize, Datum)>,
+        changes: Vec<(usize, Datum)>,
         old: impl Fn(usize) -> &'d Datum,
         ignore: bool,
     ) -> Res<bool> {
+        if to.fires_for(Event::Update) {
+            return self.write_fired(to, rowid, &changes, ignore);
+        }
+        Ok(self.write_plainly(to, rowid, changes, old, ignore)? == Changed::Yes)
+    }
+
+    /// As [`write_changes`](Self::write_changes), past the triggers.
+    pub(super) fn write_plainly<'d>(
+        &mut self,
+        to: &TargetTable,
+        rowid: i64,
+        mut changes: Vec<(usize, Datum)>,
+        old: impl Fn(usize) -> &'d Datum,
+        ignore: bool,
+    ) -> Res<Changed> {
         let table = &to.table;
         if changes.iter().all(|(column, new)| new == old(*column)) {
-            return Ok(false);
+            return Ok(Changed::No);
         }
         for (index, column) in table.columns.iter().enumerate() {
             if column.on_update && !changes.iter().any(|(changed, _)| *changed == index) {
@@ -127,7 +156,7 @@ impl Writer<'_> {
             let before = row.clone();
             let passed = self.apply_rules(to, &mut row, &[], 1, ignore);
             if self.or_skip(passed, ignore)?.is_none() {
-                return Ok(false);
+                return Ok(Changed::Refused);
             }
             let generated = row.into_iter().enumerate().filter(|(column, value)| *value != before[*column]);
             changes.extend(generated);
@@ -142,12 +171,12 @@ impl Writer<'_> {
         self.stmts.keep(&text, stmt);
         let Err(error) = result else {
             self.raise_auto(table, &changes)?;
-            return Ok(true);
+            return Ok(Changed::Yes);
         };
         let error = self.refused_changes(&error, to, rowid, &changes)?;
         if ignore && matches!(error.code, 1062 | 1451 | 1452) {
             self.env.warn(error);
-            return Ok(false);
+            return Ok(Changed::Refused);
         }
         Err(error)
     }
@@ -239,6 +268,7 @@ impl Writer<'_> {
         matched: &mut u64,
         changed: &mut u64,
     ) -> Res<()> {
+        self.nulls_later = target.to.fires(Event::Update, Timing::Before);
         let mut seen = HashSet::new();
         for cells in rows.iter() {
             let Datum::Int(rowid) = cells[target.rowid] else { continue };
@@ -286,7 +316,11 @@ impl Writer<'_> {
             let place = self.target(&target.to, *column, number, plan.ignore);
             let new = self.new_value(&place, value, late.as_ref(), cells, &plan.feed.outs).and_then(|new| {
                 // No number is made for the AUTO_INCREMENT column of a row that is there.
-                if new.is_null() && !place.column.nullable { self.not_null(&place, false) } else { Ok(new) }
+                if new.is_null() && !place.column.nullable && !self.nulls_later {
+                    self.not_null(&place, false)
+                } else {
+                    Ok(new)
+                }
             });
             match self.or_skip(new, plan.ignore)? {
                 Some(new) => change(&mut changes, *column, new),
@@ -321,9 +355,11 @@ impl Writer<'_> {
                     continue;
                 }
                 self.lock_row(&of.table, rowid)?;
+                let old = self.before_delete(of, rowid)?;
                 match self.try_delete(of, rowid)? {
                     Ok(()) => {
                         written.affected += self.conn.changes().min(1);
+                        self.after_delete(of, old)?;
                         if let Some(returned) = &mut written.returned {
                             let mut values = cells[column + 1..].iter();
                             values.try_for_each(|value| returned.push(value.clone(), self.memory_max))?;
@@ -401,7 +437,9 @@ impl Writer<'_> {
 
     pub(super) fn delete_row(&mut self, of: &TargetTable, rowid: i64) -> Res<()> {
         self.keep_auto(&of.table)?;
-        self.try_delete(of, rowid)?.map_err(|error| self.refused_parent(&error, of, rowid))
+        let old = self.before_delete(of, rowid)?;
+        self.try_delete(of, rowid)?.map_err(|error| self.refused_parent(&error, of, rowid))?;
+        self.after_delete(of, old)
     }
 
     /// Deletes the row of a number; answers what SQLite says of that.

@@ -29,7 +29,7 @@ use crate::{
     variables,
 };
 
-pub(super) type Res<T> = Result<T, ServerError>;
+pub(crate) type Res<T> = Result<T, ServerError>;
 
 /// The effects of a writing statement.
 #[derive(Debug, Default)]
@@ -84,9 +84,15 @@ pub(crate) struct Writer<'a> {
     pub(crate) stmts: &'a mut Prepared,
     /// What the transaction is to lock later, where no eye is on the connection that notes it.
     pub(crate) notes: Option<&'a mut Notes>,
+    /// NULL is looked for when the triggers have seen the row that come before it is written.
+    pub(crate) nulls_later: bool,
+    /// Columns of the row that have neither a value nor a default.
+    pub(crate) omitted: Vec<usize>,
+    /// What triggers have changed.
+    pub(crate) touched: Vec<Arc<TableState>>,
 }
 
-pub(super) fn internal(error: SqliteError) -> ServerError {
+pub(crate) fn internal(error: SqliteError) -> ServerError {
     if error.message.contains("no such table: main.t") {
         // A foreign key whose parent does not exist (yet).
         return errors::child_row("the referenced table does not exist");
@@ -111,6 +117,23 @@ pub(super) struct Rows {
 impl Rows {
     pub(super) fn iter(&self) -> impl Iterator<Item = &[Datum]> {
         self.cells.chunks(self.width.max(1))
+    }
+}
+
+impl<'a> Writer<'a> {
+    /// A writer without memory.
+    pub(crate) fn new(conn: &'a mut Conn, constants: Constants<'a>, env: &'a Env, stmts: &'a mut Prepared) -> Self {
+        Self {
+            conn,
+            constants,
+            env,
+            memory_max: 0,
+            stmts,
+            notes: None,
+            nulls_later: false,
+            omitted: Vec::new(),
+            touched: Vec::new(),
+        }
     }
 }
 
@@ -198,11 +221,36 @@ impl Writer<'_> {
     }
 
     /// The statement of a text: the one that an earlier run has prepared, or a new one. [`Prepared::keep`] takes it back.
-    pub(super) fn prepared(&mut self, text: &Text) -> Res<Stmt> {
+    pub(crate) fn prepared(&mut self, text: &Text) -> Res<Stmt> {
         match self.stmts.take(text) {
             Some(stmt) => Ok(stmt),
             None => self.conn.prepare(text).map_err(internal),
         }
+    }
+
+    /// The values of the first rows of a query, so many at most.
+    ///
+    /// # Errors
+    /// Those of the query; 1235 for more than the statement's memory.
+    pub(crate) fn collect_some(&mut self, feed: &Feed, most: usize) -> Res<Vec<Datum>> {
+        let mut stmt = self.prepared(&feed.sql)?;
+        let (mut cells, mut bytes, mut rows) = (Vec::new(), 0usize, 0);
+        let read = self.constants.bind(&mut stmt, &feed.binds).and_then(|mut stmt| {
+            while rows < most && stmt.step().map_err(internal)? == Step::Row {
+                rows += 1;
+                for index in 0..feed.outs.len() {
+                    let value = stmt.cell(index).to_owned();
+                    bytes += value.size();
+                    cells.push(value);
+                }
+                if bytes > self.memory_max {
+                    return Err(errors::unsupported(TOO_MUCH));
+                }
+            }
+            Ok(())
+        });
+        self.stmts.keep(&feed.sql, stmt);
+        read.map(|()| cells)
     }
 
     pub(super) fn collect(&mut self, feed: &Feed) -> Res<Rows> {
@@ -246,7 +294,7 @@ impl Writer<'_> {
             // Evaluated when the row is complete.
             Default::Expression(_) => Datum::Null,
             Default::None if column.generated.is_some() => Datum::Null,
-            Default::None if column.nullable => Datum::Null,
+            Default::None if column.nullable || self.nulls_later => Datum::Null,
             Default::None if column.auto_increment => Datum::Null,
             Default::None if column.ty.base == Base::Enum => target.implicit_default(),
             Default::None => {
@@ -276,7 +324,7 @@ impl Writer<'_> {
         if stored.is_null() && !target.column.nullable && target.column.ty.base == Base::Timestamp {
             return Ok(self.now(target.column));
         }
-        if stored.is_null() && !target.column.nullable && !target.column.auto_increment {
+        if stored.is_null() && !target.column.nullable && !target.column.auto_increment && !self.nulls_later {
             return self.not_null(target, single_row);
         }
         Ok(stored)

@@ -210,13 +210,30 @@ pub(crate) fn variable_text(collation: Collation) -> SqlType {
     SqlType { collation, length, ..SqlType::new(Base::LongText) }
 }
 
+/// `@name` in a stored program, which may have set it since it was planned: its value is read when it is asked for. The plan
+/// serves as long as the variable has its type.
+fn variable_of_program(t: &mut Translator<'_>, name: &str) -> Ex {
+    t.effects.note_read();
+    let ty = t.variable_type(name);
+    t.program_variables.push((name.to_owned(), ty.clone()));
+    if ty.base == Base::Null {
+        return Ex { ty: SqlType::new(Base::LongText), ..Ex::null() };
+    }
+    let code = conversion_code(Rep::Null, ty.rep());
+    let ex = Ex::sql(format!("tg_user_variable({}, {code})", quote(&name.to_lowercase())), ty);
+    Ex { coercibility: Coercibility::Column, ..ex }
+}
+
 /// `@name` or `@@name`: its value now; the plan serves once.
 ///
 /// # Errors
 /// 1193 for an unknown system variable.
 pub(super) fn variable(t: &mut Translator<'_>, name: &Expr) -> Res<Ex> {
-    let now = t.now();
     let name = string_value(name);
+    if t.program.is_some() && !name.starts_with("@@") {
+        return Ok(variable_of_program(t, name[1..].trim_matches(['`', '\'', '"'])));
+    }
+    let now = t.now();
     let Some(system) = name.strip_prefix("@@") else {
         let bare = name[1..].trim_matches(['`', '\'', '"']);
         let value = now.env.user_variable(bare);

@@ -150,6 +150,10 @@ pub(crate) fn normalise(sql: &[u8], from: usize, mode: LexMode, out: &mut Normal
         after_word = matches!(piece, Piece::Word | Piece::Variable);
     }
     out.rest = scan.pos;
+    if out.text.get(..6).is_some_and(|word| word.eq_ignore_ascii_case(b"CREATE")) {
+        // A program is one statement, whose own have a `;` each.
+        out.rest = super::programs::program_end(sql, from, mode)?.unwrap_or(scan.pos);
+    }
     out.hash = hash(&out.text);
     Ok(())
 }

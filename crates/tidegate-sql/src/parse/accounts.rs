@@ -18,7 +18,7 @@ fn refused(what: &str) -> Outcome {
 }
 
 /// `user`, `user@host`, `CURRENT_USER`.
-pub(super) fn who(p: &mut Parser) -> Result<Who> {
+pub(crate) fn who(p: &mut Parser) -> Result<Who> {
     for (word, meant) in [("CURRENT_USER", Who::Current), ("CURRENT_ROLE", Who::CurrentRole)] {
         if take_word(p, word) {
             if p.consume_token(&Token::LParen) {

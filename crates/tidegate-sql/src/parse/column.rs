@@ -18,6 +18,51 @@ pub(super) fn column(p: &mut Parser) -> Result<Refused<ColumnSpec>> {
     column_rest(p, name)
 }
 
+/// The type of a local variable of a stored program, with its character set and collation.
+///
+/// # Errors
+/// 1115, 1273; 1235 for types that are those of a column or row.
+pub(crate) fn variable_type(p: &mut Parser, otherwise: Collation) -> Result<Refused<SqlType>> {
+    if is_word(p.peek_token_ref(), "TYPE") || is_word(p.peek_token_ref(), "ROW") {
+        return Ok(Err(errors::unsupported("TYPE OF and ROW of local variables")));
+    }
+    let (mut ty, mut charset) = match column_type(p, "")? {
+        Ok((ty, charset, _)) => (ty, charset),
+        Err(error) => return Ok(Err(error)),
+    };
+    let mut collation = None;
+    loop {
+        if takes_charset(p, &ty) {
+            charset = Some(word_or_string(p)?);
+        } else if take_word(p, "COLLATE") {
+            collation = Some(word_or_string(p)?);
+        } else {
+            break;
+        }
+    }
+    if !ty.base.is_character() || ty.base == Base::Json {
+        return Ok(Ok(ty));
+    }
+    let wants_binary = ty.collation.is_binary_order();
+    ty.collation = match crate::ddl::collation_of(charset.as_deref(), collation.as_deref(), otherwise) {
+        Ok(found) if wants_binary && collation.is_none() => found.binary_order(),
+        Ok(found) => found,
+        Err(error) => return Ok(Err(error)),
+    };
+    if ty.collation == Collation::BINARY {
+        ty.base = match ty.base {
+            Base::Char => Base::Binary,
+            Base::Varchar => Base::Varbinary,
+            Base::TinyText => Base::TinyBlob,
+            Base::Text => Base::Blob,
+            Base::MediumText => Base::MediumBlob,
+            Base::LongText => Base::LongBlob,
+            other => other,
+        };
+    }
+    Ok(Ok(ty))
+}
+
 /// The type and attributes of a column.
 pub(super) fn column_rest(p: &mut Parser, name: String) -> Result<Refused<ColumnSpec>> {
     let (ty, charset, is_serial) = match column_type(p, &name)? {

@@ -32,20 +32,6 @@ fn take_routine_status(p: &mut Parser) -> bool {
     KINDS.iter().any(|words| take_words(p, words))
 }
 
-/// Columns of SHOW TRIGGERS.
-const TRIGGERS: &[&str] = &[
-    "Trigger",
-    "Event",
-    "Table",
-    "Statement",
-    "Timing",
-    "Created",
-    "sql_mode",
-    "Definer",
-    "character_set_client",
-    "collation_connection",
-    "Database Collation",
-];
 /// Columns of SHOW PROCEDURE STATUS and the like.
 const ROUTINES: &[&str] = &[
     "Db",
@@ -122,8 +108,7 @@ pub(super) fn show(p: &mut Parser) -> Result<Outcome> {
     } else if take_word(p, "PLUGINS") {
         ShowWhat::Plugins
     } else if take_word(p, "TRIGGERS") {
-        in_schema(p)?;
-        ShowWhat::Empty(TRIGGERS)
+        ShowWhat::Triggers { schema: in_schema(p)? }
     } else if take_routine_status(p) {
         ShowWhat::Empty(ROUTINES)
     } else if let Some(columns) = replication(p) {
@@ -204,6 +189,8 @@ fn show_create(p: &mut Parser) -> Result<Outcome> {
         ShowWhat::CreateTable(table_name(p)?)
     } else if take_word(p, "VIEW") {
         ShowWhat::CreateView(table_name(p)?)
+    } else if take_word(p, "TRIGGER") {
+        ShowWhat::CreateTrigger(table_name(p)?)
     } else if take_word(p, "DATABASE") || take_word(p, "SCHEMA") {
         take_words(p, &["IF", "NOT", "EXISTS"]);
         ShowWhat::CreateDatabase(identifier(p)?.value)

@@ -10,6 +10,7 @@ use crate::{
     accounts::{AccountStatement, Who},
     clients::Kill,
     lexer::Rows,
+    program::CreateTrigger,
 };
 
 /// A name with an optional schema in front.
@@ -138,7 +139,8 @@ pub(crate) enum Statement {
     Account(Box<AccountStatement>),
     /// CALL: there are no procedures.
     Call(TableName),
-    /// DROP of a function, procedure, trigger or event: there are none.
+    CreateTrigger(Box<CreateTrigger>),
+    /// DROP of a function, procedure, trigger or event; only triggers are there.
     DropProgram {
         kind: &'static str,
         name: TableName,
@@ -303,7 +305,11 @@ pub(crate) enum ShowWhat {
     Index(TableName),
     CreateTable(TableName),
     CreateView(TableName),
+    CreateTrigger(TableName),
     CreateDatabase(String),
+    Triggers {
+        schema: Option<String>,
+    },
     Variables {
         global: bool,
     },

@@ -104,6 +104,8 @@ impl Check<'_> {
             | Statement::CreateView { .. }
             | Statement::DropView { .. }
             | Statement::DropProgram { .. } => self.definition(statement),
+            // What it takes is a privilege on the table, which is not known yet.
+            Statement::CreateTrigger(_) => Ok(()),
         }
     }
 
@@ -136,10 +138,11 @@ impl Check<'_> {
             Statement::DropView { views, .. } => {
                 views.iter().try_for_each(|view| self.on_schemas_table(view, Privileges::DROP))
             }
+            // As for CREATE TRIGGER.
+            Statement::DropProgram { kind: "TRIGGER", .. } => Ok(()),
             Statement::DropProgram { kind, name, .. } => self.in_schema(
                 name,
                 match *kind {
-                    "TRIGGER" => Privileges::TRIGGER,
                     "EVENT" => Privileges::EVENT,
                     _ => Privileges::ALTER_ROUTINE,
                 },
@@ -202,9 +205,9 @@ impl Check<'_> {
 
     fn show(&self, show: &Show) -> Res<()> {
         match &show.what {
-            ShowWhat::Tables { schema: Some(schema), .. } | ShowWhat::TableStatus { schema: Some(schema) } => {
-                self.access.want_schema(schema)
-            }
+            ShowWhat::Tables { schema: Some(schema), .. }
+            | ShowWhat::TableStatus { schema: Some(schema) }
+            | ShowWhat::Triggers { schema: Some(schema) } => self.access.want_schema(schema),
             ShowWhat::CreateDatabase(schema) => self.access.want_schema(schema),
             ShowWhat::Columns { table, .. } | ShowWhat::Index(table) => self.seen(table, "SELECT"),
             ShowWhat::CreateTable(table) if self.is_temporary(table) => Ok(()),
@@ -214,6 +217,9 @@ impl Check<'_> {
             ShowWhat::Databases
             | ShowWhat::Tables { schema: None, .. }
             | ShowWhat::TableStatus { schema: None }
+            | ShowWhat::Triggers { schema: None }
+            // It asks for itself.
+            | ShowWhat::CreateTrigger(_)
             | ShowWhat::Variables { .. }
             | ShowWhat::Status
             | ShowWhat::Warnings

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod for_tests;
+mod programs;
 
 use std::{
     cell::{Cell, RefCell},
@@ -126,7 +127,8 @@ pub(crate) struct Env {
     pub(super) stopped: Cell<Option<super::Stopped>>,
     /// Which rows SKIP LOCKED lets through.
     pub(crate) row_filter: RefCell<Option<RowFilter>>,
-    /// Where each call of RAND() with a constant seed has come to in this statement.
+    programs: programs::Programs,
+    /// Where each call of RAND() with a constant seed has come to.
     seeds: RefCell<HashMap<i64, (u32, u32)>>,
 }
 
@@ -206,6 +208,7 @@ impl Env {
             name_failed: Cell::default(),
             stopped: Cell::new(None),
             row_filter: RefCell::default(),
+            programs: programs::Programs::default(),
             seeds: RefCell::default(),
         }
     }
@@ -312,11 +315,6 @@ impl Env {
                 None => user.remove(&name),
             };
         }
-    }
-
-    /// Takes back what `begin_statement` did to the warnings: the statement only shows them.
-    pub(crate) fn shown_warnings(&self) -> Vec<Warning> {
-        self.shown.borrow().clone()
     }
 
     /// Keeps the shown warnings for another SHOW WARNINGS.

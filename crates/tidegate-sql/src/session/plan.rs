@@ -77,17 +77,17 @@ impl Core {
             _ => return Err(errors::internal("this statement has no plan")),
         };
         translator.check_operations()?;
+        translator.plan_triggers(&kind)?;
         let cacheable = translator.is_cacheable();
-        let reads_more = !cacheable || reads_more(&kind, &translator);
         let plan = Plan {
-            named: Named::of(statement, tokens, &kind, (&translator.read_names, translator.home.as_ref())),
+            named: named_of(statement, tokens, &kind, &translator),
+            reads_more: !cacheable || reads_more(&kind, &translator),
             kind,
             home: translator.home,
             attached: translator.attached,
             catalogs: translator.catalogs,
             read_names: translator.read_names,
             read_states: translator.read_states,
-            reads_more,
             named_to: translator.named_to,
             made_rows: translator.made_rows.into(),
             locks_rows: translator.locks.found.is_some(),
@@ -187,6 +187,19 @@ impl Plan {
     }
 }
 
+/// What the text of a statement says that it reaches: anything, if triggers are fired.
+fn named_of(
+    statement: &Statement,
+    tokens: &[sqlparser::tokenizer::TokenWithSpan],
+    kind: &PlanKind,
+    translator: &Translator<'_>,
+) -> Named {
+    if kind.targets().iter().any(|to| to.has_triggers()) {
+        return Named::Any;
+    }
+    Named::of(statement, tokens, kind, (&translator.read_names, translator.home.as_ref()))
+}
+
 /// Whether a plan's result depends on more than tables, as far as its translation tells.
 fn reads_more(kind: &PlanKind, translator: &Translator<'_>) -> bool {
     let PlanKind::Select(select) = kind else { return true };
@@ -203,7 +216,7 @@ fn is_of_session(source: &Source) -> bool {
             false
         }
         Source::Now { .. } | Source::Today { .. } | Source::TimeOfDay { .. } => true,
-        Source::LastInsertId | Source::RowCount | Source::FoundRows => true,
+        Source::Local(_) | Source::LastInsertId | Source::RowCount | Source::FoundRows => true,
         Source::ConnectionId | Source::User | Source::CurrentUser => true,
     }
 }

@@ -28,6 +28,7 @@ use crate::{
         write::{Writer, Written},
     },
     lexer::Normalised,
+    program::Event,
     row_locks::Mode,
     store::{
         conn::{Conn, to_server_error},
@@ -419,11 +420,13 @@ fn write_on(
     let env = constants.env;
     let learn = |conn: &mut Conn| conn.learn(home, targets_of(plan).into_iter().map(|target| target.table.id));
     let result = if watched {
-        let write = |conn: &mut Conn| write_by(Writer { conn, constants, env, memory_max, stmts, notes: None }, plan);
+        let write = |conn: &mut Conn| write_by(Writer { memory_max, ..Writer::new(conn, constants, env, stmts) }, plan);
         under_watch(conn, &home.rows, holds, is_beside, env, learn, write)
     } else {
         let learned = if conn.notes_keys() { learn(conn) } else { Ok(()) };
-        learned.and_then(|()| write_by(Writer { conn, constants, env, memory_max, stmts, notes: holds.notes }, plan))
+        learned.and_then(|()| {
+            write_by(Writer { memory_max, notes: holds.notes, ..Writer::new(conn, constants, env, stmts) }, plan)
+        })
     };
     if result.is_err()
         && let Some((log, mark)) = conn.watch().and_then(Watch::log).zip(mark)
@@ -460,7 +463,7 @@ fn note_changes(plan: &Plan, rows: u64) {
             let moved = update.targets.iter().filter(|target| target.changes_keys());
             moved.for_each(|target| target.to.table.state.changes.note(rows));
         }
-        _ => targets_of(plan).into_iter().for_each(|target| target.table.state.changes.note(rows)),
+        _ => plan.kind.targets().into_iter().for_each(|target| target.table.state.changes.note(rows)),
     }
 }
 
@@ -469,24 +472,25 @@ fn note_changes(plan: &Plan, rows: u64) {
 /// # Errors
 /// The statement's; 1412 if it has read another schema that others have redefined meanwhile.
 fn write_by(mut writer: Writer<'_>, plan: &Plan) -> Res<Written> {
-    let written = match &plan.kind {
+    let mut written = match &plan.kind {
         PlanKind::Insert(insert) => writer.insert(insert),
         PlanKind::Update(update) => writer.update(update),
         PlanKind::Delete(delete) => writer.delete(delete),
         PlanKind::Select(_) => Err(errors::internal("a query among writes")),
     }?;
+    written.touched.append(&mut writer.touched);
     // The write lock keeps the definitions of the schema that it writes to, and of no other one.
     if plan.attached.is_empty() || plan.is_of_the_files() { Ok(written) } else { Err(errors::definition_changed()) }
 }
 
-/// The tables that a plan writes to.
+/// The tables that a plan writes to, with those that its triggers may change.
 pub(super) fn targets_of(plan: &Plan) -> Vec<&Rc<TargetTable>> {
-    match &plan.kind {
-        PlanKind::Insert(insert) => vec![&insert.to],
-        PlanKind::Update(update) => update.targets.iter().map(|target| &target.to).collect(),
-        PlanKind::Delete(delete) => delete.targets.iter().map(|(of, _)| of).collect(),
-        PlanKind::Select(_) => Vec::new(),
+    let mut all = plan.kind.targets();
+    for at in 0..all.len() {
+        let to = all[at];
+        to.add_fired(&mut all);
     }
+    all
 }
 
 /// Notes the tables that foreign keys may have changed together with those that a statement has changed.
@@ -511,8 +515,8 @@ pub(super) fn names_of(plan: &Plan) -> Vec<&str> {
 /// Whether a plan changes the file by one statement of SQLite's, which SQLite undoes alone when it fails.
 fn writes_once(plan: &Plan) -> bool {
     match &plan.kind {
-        PlanKind::Insert(InsertPlan { rows, query, replace, on_duplicate, load: None, .. }) => {
-            rows.len() == 1 && query.is_none() && !replace && on_duplicate.is_none()
+        PlanKind::Insert(InsertPlan { to, rows, query, replace, on_duplicate, load: None, .. }) => {
+            !to.fires_for(Event::Insert) && rows.len() == 1 && query.is_none() && !replace && on_duplicate.is_none()
         }
         _ => false,
     }
@@ -520,7 +524,8 @@ fn writes_once(plan: &Plan) -> bool {
 
 /// Whether a plan does nothing but add rows.
 fn adds_rows(plan: &Plan) -> bool {
-    matches!(&plan.kind, PlanKind::Insert(insert) if !insert.replace && insert.on_duplicate.is_none())
+    matches!(&plan.kind, PlanKind::Insert(insert)
+        if !insert.replace && insert.on_duplicate.is_none() && !insert.to.fires_for(Event::Insert))
 }
 
 /// Rows of VALUES that a statement may have to be called brief before it has run.
@@ -533,6 +538,7 @@ impl Plan {
             PlanKind::Insert(insert) => {
                 insert.query.is_none()
                     && insert.load.is_none()
+                    && !insert.to.fires_for(Event::Insert)
                     && insert.rows.len() <= BRIEF_ROWS_MAX
                     && insert.rows.iter().all(|row| row.feed.is_none())
             }

@@ -66,7 +66,7 @@ static TABLES: &[Definition] = &[
     Definition { name: "processlist", columns: "id# user host db command time# state info time_ms stage# max_stage# progress memory_used# max_memory_used# examined_rows# query_id# info_binary tid#", make: |t, _| processlist(t) },
     Definition { name: "routines", columns: "specific_name routine_catalog routine_schema routine_name routine_type data_type character_maximum_length# character_octet_length# numeric_precision# numeric_scale# datetime_precision# character_set_name collation_name dtd_identifier routine_body routine_definition external_name external_language parameter_style is_deterministic sql_data_access sql_path security_type created last_altered sql_mode routine_comment definer character_set_client collation_connection database_collation", make: |_, _| Ok(Vec::new()) },
     Definition { name: "parameters", columns: "specific_catalog specific_schema specific_name ordinal_position# parameter_mode parameter_name data_type character_maximum_length# character_octet_length# numeric_precision# numeric_scale# datetime_precision# character_set_name collation_name dtd_identifier routine_type", make: |_, _| Ok(Vec::new()) },
-    Definition { name: "triggers", columns: "trigger_catalog trigger_schema trigger_name event_manipulation event_object_catalog event_object_schema event_object_table action_order# action_condition action_statement action_orientation action_timing action_reference_old_table action_reference_new_table action_reference_old_row action_reference_new_row created sql_mode definer character_set_client collation_connection database_collation", make: |_, _| Ok(Vec::new()) },
+    Definition { name: "triggers", columns: crate::program::show::COLUMNS, make: crate::program::show::triggers },
     Definition { name: "events", columns: "event_catalog event_schema event_name definer time_zone event_body event_definition event_type execute_at interval_value interval_field sql_mode starts ends status on_completion created last_altered last_executed event_comment originator# character_set_client collation_connection database_collation", make: |_, _| Ok(Vec::new()) },
     Definition { name: "partitions", columns: "table_catalog table_schema table_name partition_name subpartition_name partition_ordinal_position# subpartition_ordinal_position# partition_method subpartition_method partition_expression subpartition_expression partition_description table_rows# avg_row_length# data_length# max_data_length# index_length# data_free# create_time update_time check_time checksum# partition_comment nodegroup tablespace_name", make: partitions },
     Definition { name: "check_constraints", columns: "constraint_catalog constraint_schema table_name constraint_name level check_clause", make: constraints::check_constraints },
@@ -110,7 +110,10 @@ pub(crate) fn information_schema(
 fn type_of(name: &str) -> SqlType {
     match name {
         "seq_in_index#" => SqlType { unsigned: true, length: 2, ..SqlType::new(Base::Int) },
-        "non_unique#" | "cardinality#" | "sub_part#" | "id#" | "time#" | "maxlen#" | "sortlen#" => SqlType::bigint(),
+        "non_unique#" | "cardinality#" | "sub_part#" | "id#" | "action_order#" | "time#" | "maxlen#" | "sortlen#" => {
+            SqlType::bigint()
+        }
+        "created" => SqlType::temporal(Base::Datetime, 2),
         name if name.ends_with('#') => SqlType::ubigint(),
         "column_default"
         | "column_default_shown!"
@@ -185,7 +188,7 @@ pub(super) fn made_table(
     Ok(sql)
 }
 
-pub(super) fn each_table(
+pub(crate) fn each_table(
     translator: &Translator<'_>,
     about: &About,
     mut f: impl FnMut(&str, &Catalog, &Table),

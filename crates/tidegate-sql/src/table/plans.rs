@@ -15,6 +15,7 @@ use crate::{
     errors,
     exec::{Out, Plan, PlanKind, SelectPlan, target_table::TargetTable, walk::Walk},
     parse::KeyKind,
+    program::plans::plan_table,
     session::{Core, reach::Named},
     store::pool::Pool,
     translate::{
@@ -48,6 +49,9 @@ pub(super) struct Known {
     pub(super) filters: Vec<usize>,
     strictness: Strictness,
     pub(super) target: Rc<TargetTable>,
+    /// What else its triggers need, and the definitions that they were planned by.
+    attached: Vec<Arc<Schema>>,
+    catalogs: Vec<(Arc<Schema>, u64)>,
     /// What the words for its requests begin with.
     name: Box<str>,
     /// What they end with: the open columns.
@@ -89,6 +93,9 @@ impl OpenTable {
         let nearest = if self.strictness == Strictness::Nearest { "~" } else { "" };
         let name = format!("\0{} {}{nearest}", table.id, index.id);
         let columns = self.columns.iter().map(column).collect::<Res<Vec<_>>>()?;
+        let session = Session::new(&core.engine, Some(schema), &core.env);
+        let target: Rc<TargetTable> = TargetTable::of(&session, schema, table)?.into();
+        let (attached, catalogs) = plan_table(session, &target, version)?;
         let (mut column_words, mut widths) = (String::new(), vec![0]);
         for column in &columns {
             let _ = write!(column_words, " {column}");
@@ -106,7 +113,9 @@ impl OpenTable {
             name: name.into(),
             column_words: column_words.into(),
             widths: widths.into(),
-            target: TargetTable::of(&Session::new(&core.engine, Some(schema), &core.env), schema, table)?.into(),
+            target,
+            attached,
+            catalogs,
             table: Arc::clone(table),
         })
     }
@@ -189,8 +198,8 @@ impl Known {
         Ok(Plan {
             kind,
             home: Some(Arc::clone(&self.schema)),
-            attached: Vec::new(),
-            catalogs: vec![(Arc::clone(&self.schema), self.version)],
+            attached: self.attached.clone(),
+            catalogs: self.catalogs.clone(),
             named_to: 0,
             read_names: vec![(self.schema.name.clone(), self.table.name.clone())],
             read_states: vec![Arc::clone(&self.table.state)],

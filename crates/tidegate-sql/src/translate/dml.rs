@@ -484,6 +484,11 @@ impl Translator<'_> {
         })
     }
 
+    /// Whether single rows of a table are heard of when they are deleted.
+    fn fires_triggers(&mut self, schema: &Arc<Schema>, table: &Table) -> Res<bool> {
+        Ok(!self.catalog(schema)?.triggers_of(table.id).is_empty())
+    }
+
     /// Translates DELETE.
     ///
     /// # Errors
@@ -508,7 +513,7 @@ impl Translator<'_> {
             self.may_delete(&schema, &table)?;
             self.check_safe_update(&scope, &delete.from, delete.selection.as_ref(), delete.limit.is_some())?;
             let plain = delete.order_by.is_empty() && delete.limit.is_none() && delete.from[0].joins.is_empty();
-            if plain && !delete.ignore && delete.returning.is_none() {
+            if plain && !self.fires_triggers(&schema, &table)? && !delete.ignore && delete.returning.is_none() {
                 let feed = self.feed_of(format!("DELETE FROM {from}{condition}"), Vec::new());
                 let targets = vec![(self.target_table(&schema, &table)?, 0)];
                 return Ok(DeletePlan { targets, feed, direct: true, ignore: false, returning: None });

@@ -97,7 +97,7 @@ impl Translator<'_> {
     /// # Errors
     /// 1052 and 1054.
     pub(super) fn meaning(&mut self, parts: &[&str], scope: &Scope<'_>) -> Res<Named> {
-        let named = scope.resolve(parts, self.aggregating > 0)?;
+        let named = self.resolve(parts, scope)?;
         self.reached.set(self.reached.get().min(named.level));
         if named.column.is_some() && self.wants_full_groups() {
             self.note_bare(&named.ex);

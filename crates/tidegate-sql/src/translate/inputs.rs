@@ -16,7 +16,7 @@ use crate::{
     errors,
     lexer::LexMode,
     session::Env,
-    value::collation::Collation,
+    value::{SqlType, collation::Collation},
     variables,
 };
 
@@ -150,6 +150,11 @@ impl<'a> Translator<'a> {
     pub(crate) fn now(&self) -> Now<'a> {
         self.serves_once();
         Now { engine: self.session.engine, env: self.session.env }
+    }
+
+    /// The type of a user variable; whoever asks sees that the plan serves no longer than it has that.
+    pub(crate) fn variable_type(&self, name: &str) -> SqlType {
+        crate::program::plans::variable_type(self.session.env, name)
     }
 
     /// Makes the plan one that is not kept.

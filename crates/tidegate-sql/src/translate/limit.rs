@@ -38,6 +38,10 @@ impl Translator<'_> {
                 // Everything that does not fit is as good as no limit.
                 Ok((format!("tg_count({})", self.bind(&source, ex.ty.rep(), None)), one))
             }
+            // A local variable of a stored program.
+            Code::Sql(sql) if self.program.is_some() && sql.starts_with('?') && ex.ty.base.is_integer() => {
+                Ok((format!("tg_count({sql})"), false))
+            }
             _ => Err(errors::syntax(expr)),
         }
     }

@@ -51,6 +51,7 @@ use crate::{
     errors,
     exec::params::Params,
     lexer::Literal,
+    program::plans::Names,
     store::made_rows::MadeRows,
     value::{Base, Datum, Rep, SqlType, collation::Collation},
 };
@@ -71,6 +72,8 @@ pub(crate) enum Source {
     Negative(usize),
     /// Parameter of the caller, by its number.
     Param(usize),
+    /// A variable of the stored program that runs, by its slot.
+    Local(usize),
     /// A value known now.
     Value(Datum, Rep),
     /// The statement's time: as a date and time cut to so many digits of the second; in UTC or the session's zone.
@@ -217,6 +220,10 @@ pub(crate) struct Translator<'a> {
     pub(crate) made_rows: Vec<MadeRows>,
     /// The values of the parameters where they are known; a plan that depends on one serves once.
     pub(crate) values: Params<'a>,
+    /// What names mean to the stored program that the text is a part of.
+    pub(crate) program: Option<Names<'a>>,
+    /// The user variables that this part reads, as what it takes them.
+    pub(crate) program_variables: Vec<(String, SqlType)>,
     aliases: usize,
     views: usize,
     depth: usize,
@@ -268,6 +275,8 @@ impl<'a> Translator<'a> {
             conditions: crate::show::Conditions::default(),
             made_rows: Vec::new(),
             values: Params::NONE,
+            program: None,
+            program_variables: Vec::new(),
             aliases: 0,
             views: 0,
             depth: 0,
@@ -557,14 +566,7 @@ impl<'a> Translator<'a> {
         use std::mem::take;
         let mut inner = Translator {
             access: self.access.clone(),
-            writes: Privileges::NONE,
-            session,
-            sql,
-            literals: literals::Literals::new(sql, &[], &[]),
-            params: &[],
-            tokens,
             binds: take(&mut self.binds),
-            named_to: 0,
             cacheable: self.cacheable.clone(),
             catalogs: take(&mut self.catalogs),
             home: self.home.take(),
@@ -572,24 +574,17 @@ impl<'a> Translator<'a> {
             reads: take(&mut self.reads),
             read_names: take(&mut self.read_names),
             read_states: take(&mut self.read_states),
-            ctes: Vec::new(),
             late: self.late,
             lenient: self.lenient,
-            bare: Vec::new(),
-            aggregating: 0,
-            describing: 0,
             effects: self.effects,
-            reached: std::cell::Cell::new(usize::MAX),
-            outermost_limit: None,
             locks: self.locks.take(),
-            conditions: crate::show::Conditions::default(),
             made_rows: take(&mut self.made_rows),
-            values: Params::NONE,
             aliases: self.aliases,
             views: self.views,
             depth: self.depth,
             compared_constants: self.compared_constants,
             illegal: take(&mut self.illegal),
+            ..Translator::new(session, sql, &[], (&[], &[]), tokens)
         };
         let result = f(&mut inner);
         self.binds = inner.binds;

@@ -372,6 +372,17 @@ impl Translator<'_> {
         }
     }
 
+    /// What a name means here: to the stored program that the text is a part of, or in its tables.
+    ///
+    /// # Errors
+    /// 1052 and 1054.
+    pub(super) fn resolve(&mut self, parts: &[&str], scope: &Scope<'_>) -> Res<Named> {
+        match self.local(parts)? {
+            Some(ex) => Ok(Named { ex, column: None, level: scope.level() }),
+            None => scope.resolve(parts, self.aggregating > 0),
+        }
+    }
+
     /// Notes that the statement depends on a table or view.
     pub(crate) fn note_read(&mut self, schema: &Schema, table: &Table) {
         self.read_names.push((schema.name.clone(), table.name.clone()));

@@ -104,7 +104,7 @@ pub(crate) fn settled(ty: SqlType) -> SqlType {
 
 /// How an expression's value goes into a column: a column of text gets all digits of a quotient, which has more than it shows,
 /// also of a product or sum with one.
-pub(super) fn stored(ex: &Ex) -> Out {
+pub(crate) fn stored(ex: &Ex) -> Out {
     let mut out = Out::of(&ex.ty);
     if let (Rep::Dec, Code::Sql(sql)) = (ex.ty.rep(), &ex.code)
         && sql.starts_with("tg_dec_")

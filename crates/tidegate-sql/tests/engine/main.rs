@@ -12,6 +12,7 @@ mod plans;
 mod prefixes;
 mod table;
 mod transactions;
+mod triggers;
 
 use std::time::Duration;
 

@@ -82,7 +82,21 @@ fn dump_schema(client: &mut Client, out: &mut impl Write) -> Result<(), Failure>
         let create = create.find(" VIEW ").map_or(create.clone(), |at| format!("CREATE{}", &create[at..]));
         writeln!(out, "\nDROP VIEW IF EXISTS {view};\n{create};")?;
     }
+    dump_triggers(client, out)?;
     client.run_quietly("COMMIT")
+}
+
+/// Writes the triggers of the current schema, behind all rows: these have met them already. Each is made by its own `sql_mode`.
+fn dump_triggers(client: &mut Client, out: &mut impl Write) -> Result<(), Failure> {
+    for shown in client.rows("SHOW TRIGGERS")? {
+        let Some(trigger) = shown.first().map(|trigger| name(trigger)) else { continue };
+        let rows = client.rows(&format!("SHOW CREATE TRIGGER {trigger}"))?;
+        let Some([_, mode, create, ..]) = rows.first().map(Vec::as_slice) else { continue };
+        let create = create.find(" TRIGGER ").map_or(create.clone(), |at| format!("CREATE{}", &create[at..]));
+        writeln!(out, "\nDROP TRIGGER IF EXISTS {trigger};\nSET sql_mode = '{mode}';\nDELIMITER ;;\n{create};;")?;
+        writeln!(out, "DELIMITER ;\nSET sql_mode = 'NO_AUTO_VALUE_ON_ZERO';")?;
+    }
+    Ok(())
 }
 
 fn second_of(client: &mut Client, sql: &str) -> Result<String, Failure> {

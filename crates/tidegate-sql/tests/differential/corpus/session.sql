@@ -145,6 +145,7 @@ load data infile 'x' into table t;
 create procedure pp() select 1;
 create function ff() returns int return 1;
 create trigger tt before insert on t for each row set new.v = 'x';
+drop trigger tt;
 create event ee on schedule every 1 day do select 1;
 create user u1@localhost identified by 'x';
 grant select on *.* to u1@localhost;
