@@ -3,13 +3,14 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use support::{PATIENCE, Site, connect, eventually, get};
+use support::queues::{self, answer, finish};
+use support::{Site, connect, eventually, get};
 
 const SERVER: &str = r#"
     location / { return 200 ok; }
@@ -32,34 +33,9 @@ fn started(main: &str) -> Site {
     site
 }
 
-/// Sends a request on a connection of its own.
+/// Sends a request to where the queues are.
 fn send(port: u16, method: &str, path: &str, body: &str) -> TcpStream {
-    let mut client = connect(port).expect("the server accepts");
-    client.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-    let length = body.len();
-    write!(client, "{method} /q/{path} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}").expect("sent");
-    client
-}
-
-/// Reads a response: its status and its body.
-fn answer(client: TcpStream) -> (u16, Value) {
-    let mut reader = BufReader::new(client);
-    let (mut status, mut length) = (0, 0);
-    loop {
-        let mut line = String::new();
-        assert!(reader.read_line(&mut line).expect("a head") > 0, "closed without an answer");
-        let line = line.trim_end();
-        if let Some(rest) = line.strip_prefix("HTTP/1.1 ") {
-            status = rest[..3].parse().expect("a status");
-        } else if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length: ") {
-            length = value.parse().expect("a length");
-        } else if line.is_empty() {
-            break;
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).expect("a body");
-    (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
+    queues::send(port, method, &format!("q/{path}"), body)
 }
 
 fn ask(port: u16, method: &str, path: &str, body: &str) -> (u16, Value) {
@@ -81,13 +57,6 @@ fn only((status, answer): (u16, Value)) -> (String, String) {
 
 fn waiting(port: u16, queue: &str) -> u64 {
     ask(port, "GET", queue, "").1["waiting_consumers"].as_u64().expect("a number")
-}
-
-/// Ends the server, whose log must not speak of a panic.
-fn finish(mut site: Site) {
-    site.quit();
-    let log = site.log();
-    assert!(!log.contains("[alert]") && !log.contains("[crit]") && !log.contains("[error]"), "{log}");
 }
 
 #[test]

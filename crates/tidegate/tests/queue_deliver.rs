@@ -6,7 +6,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use serde_json::{Value, json};
-use support::{PATIENCE, Site, accept, connect, eventually};
+use support::queues::{send, text};
+use support::{PATIENCE, Site, accept, eventually};
 
 /// What the location `= /told` answers: a list of what scripts have noted in the shared dictionary, sorted.
 const TOLD: &str = r#"
@@ -37,28 +38,17 @@ fn started(server: &str) -> Site {
     site
 }
 
-fn ask(port: u16, method: &str, path: &str, body: &str) -> (u16, String) {
-    let mut client = connect(port).expect("the server accepts");
-    client.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-    let length = body.len();
-    write!(client, "{method} /{path} HTTP/1.0\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}").expect("sent");
-    let mut text = String::new();
-    client.read_to_string(&mut text).expect("an answer");
-    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
-    (head[9..12].parse().expect("a status"), body.to_owned())
-}
-
 fn publish(port: u16, path: &str, body: &str) {
-    let (status, told) = ask(port, "POST", path, body);
+    let (status, told) = text(send(port, "POST", path, body));
     assert_eq!(status, 200, "{told}");
 }
 
 fn told(port: u16) -> Value {
-    serde_json::from_str::<Value>(&ask(port, "GET", "told", "").1).expect("JSON")["told"].clone()
+    serde_json::from_str::<Value>(&text(send(port, "GET", "told", "")).1).expect("JSON")["told"].clone()
 }
 
 fn statistics(port: u16, queue: &str) -> Value {
-    serde_json::from_str(&ask(port, "GET", queue, "").1).expect("JSON")
+    serde_json::from_str(&text(send(port, "GET", queue, "")).1).expect("JSON")
 }
 
 /// Waits until no message of the queue is left.
@@ -100,7 +90,7 @@ fn a_script_gets_the_message_and_its_headers() {
     let logged = std::fs::read_to_string(site.dir.join("logs/hooks.log")).expect("a log");
     assert_eq!(logged, "200 /hooks/mail?from=queue\n".repeat(3));
     // Whoever publishes may wait for what the location answers.
-    assert_eq!(ask(port, "POST", "mail?wait=1m", "d"), (200, "done".to_owned()));
+    assert_eq!(text(send(port, "POST", "mail?wait=1m", "d")), (200, "done".to_owned()));
     site.quit();
     assert!(!site.log().contains("[error]") && !site.log().contains("[alert]"), "{}", site.log());
 }
@@ -120,7 +110,7 @@ fn what_fails_comes_again_until_it_is_dead() {
            } }"#,
     );
     let port = site.port;
-    assert_eq!(ask(port, "PATCH", "mail?attempts_max=3", "").0, 200);
+    assert_eq!(text(send(port, "PATCH", "mail?attempts_max=3", "")).0, 200);
     for body in ["once", "never", "panic", "good"] {
         publish(port, "mail", body);
     }

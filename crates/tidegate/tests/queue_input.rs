@@ -3,12 +3,12 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::Write;
 use std::process::Stdio;
 
 use serde_json::Value;
-use support::{PATIENCE, Site, binary, connect, eventually, finish as output_of};
+use support::queues::{Jobs, send, text};
+use support::{Site, binary, eventually, finish as output_of};
 
 const LOCATIONS: &str = r#"
     location / { return 200 ok; }
@@ -38,30 +38,8 @@ fn started(data: &str) -> Site {
     site
 }
 
-/// Sends a request; answers the status and the body.
-fn ask(port: u16, method: &str, path: &str, body: &str) -> (u16, String) {
-    let mut client = connect(port).expect("the server accepts");
-    client.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-    let length = body.len();
-    write!(
-        client,
-        "{method} {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
-    )
-    .expect("sent");
-    let mut answer = String::new();
-    client.read_to_string(&mut answer).expect("an answer");
-    let status = answer[9..12].parse().expect("a status");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a body");
-    let body = match head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
-        // Small bodies have one chunk.
-        true => body.split("\r\n").nth(1).unwrap_or_default(),
-        false => body,
-    };
-    (status, body.to_owned())
-}
-
 fn sql(port: u16, statement: &str) -> Value {
-    let (status, body) = ask(port, "POST", "/sql", statement);
+    let (status, body) = text(send(port, "POST", "sql", statement));
     assert_eq!(status, 200, "{body}");
     serde_json::from_str(&body).expect("JSON")
 }
@@ -69,24 +47,6 @@ fn sql(port: u16, statement: &str) -> Value {
 fn count(port: u16, statement: &str) -> u64 {
     let rows = sql(port, statement);
     rows[0]["n"].as_u64().unwrap_or_else(|| panic!("{statement}: {rows}"))
-}
-
-/// A client of beanstalkd.
-struct Jobs(BufReader<UnixStream>);
-
-impl Jobs {
-    fn connect(site: &Site) -> Self {
-        let stream = eventually("the port is open", || UnixStream::connect(site.dir.join("logs/jobs.sock")).ok());
-        stream.set_read_timeout(Some(PATIENCE)).expect("set");
-        Self(BufReader::new(stream))
-    }
-
-    fn tell(&mut self, command: &[u8]) -> String {
-        self.0.get_mut().write_all(command).expect("sent");
-        let mut line = String::new();
-        self.0.read_line(&mut line).expect("a line");
-        line.trim_end().to_owned()
-    }
 }
 
 /// `tidegate queue`; what it said if it has failed.
@@ -181,8 +141,8 @@ fn what_is_no_command_or_message_is_refused_by_the_other_doors() {
     }
     // The protocol allows what the API does not, and the API what it allows.
     assert_eq!(jobs.tell(b"use a/b\r\n"), "USING a/b");
-    for path in ["/q/a/b", "/q/a%27b", "/q/a%00b", "/q/a%22b", "/q/%ff", &format!("/q/{long}")] {
-        let (status, said) = ask(port, "POST", path, "x");
+    for path in ["q/a/b", "q/a%27b", "q/a%00b", "q/a%22b", "q/%ff", &format!("q/{long}")] {
+        let (status, said) = text(send(port, "POST", path, "x"));
         assert!(matches!(status, 400 | 404 | 405), "{path}: {status} {said}");
     }
     let data = site.dir.join("data");
@@ -226,15 +186,13 @@ fn ten_thousand_queues_are_as_good_as_one() {
         let mut jobs = Jobs::connect(&site);
         let head = jobs.tell(b"list-tubes\r\n");
         let length: usize = head.strip_prefix("OK ").and_then(|length| length.parse().ok()).expect("a length");
-        let mut list = vec![0; length + 2];
-        jobs.0.read_exact(&mut list).expect("the list");
-        String::from_utf8(list).expect("text").lines().filter(|line| line.starts_with("- queue")).count()
+        jobs.text(length).lines().filter(|line| line.starts_with("- queue")).count()
     };
     assert_eq!(listed, 10_000);
     for number in [1, 5000, 10_000] {
-        let (status, body) = ask(port, "POST", &format!("/q/queue{number}/pull?lease=5m"), "");
+        let (status, body) = text(send(port, "POST", &format!("q/queue{number}/pull?lease=5m"), ""));
         assert!(status == 200 && body.contains(&format!("\"message {number}\"")), "{body}");
-        let (_, statistics) = ask(port, "GET", &format!("/q/queue{number}"), "");
+        let (_, statistics) = text(send(port, "GET", &format!("q/queue{number}"), ""));
         assert!(statistics.contains("\"ready\":0,\"leased\":1,"), "{statistics}");
     }
     finish(site);

@@ -2,24 +2,15 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
-
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use support::{PATIENCE, Site, connect, eventually};
+use support::queues::{self, Jobs, ask, configure, post, started};
+use support::{Site, eventually};
+
+const OUTBOX: &str = "queue_outbox shop;";
 
 const LOCATIONS: &str = r#"
     location / { queue_api; queue_wait_max 5m; }
-    location = /sql {
-        content_by_lua_block {
-            ngx.req.read_body()
-            local sql = require("tidegate.sql").schema(ngx.var.arg_schema or "tidegate_queue")
-            local done, message = sql:query(ngx.req.get_body_data())
-            ngx.print(require("cjson").encode(done or message))
-        }
-    }
     location = /lua {
         content_by_lua_block {
             local queue = require "tidegate.queue"
@@ -27,39 +18,6 @@ const LOCATIONS: &str = r#"
         }
     }
 "#;
-
-/// A site with these directives in `http`, a port for beanstalkd's clients in `logs`, and an outbox in `shop`.
-fn started(http: &str) -> Site {
-    let mut site = Site::new("", "");
-    configure(&site, http);
-    site.start();
-    site
-}
-
-fn configure(site: &Site, http: &str) {
-    let port = site.port;
-    site.write_conf(&format!(
-        "worker_processes 2; error_log logs/error.log notice; pid logs/nginx.pid; events {{}}
-         database {{ schema shop; schema tidegate_queue; listen unix:logs/jobs.sock beanstalk; }}
-         http {{ queue_outbox shop; {http} server {{ listen 127.0.0.1:{port}; {LOCATIONS} }} }}"
-    ));
-}
-
-fn ask(port: u16, method: &str, path: &str, body: &str) -> (u16, Value) {
-    let mut client: TcpStream = connect(port).expect("the server accepts");
-    client.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-    let length = body.len();
-    write!(client, "{method} /{path} HTTP/1.0\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}").expect("sent");
-    let mut text = String::new();
-    client.read_to_string(&mut text).expect("an answer");
-    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
-    let status = head.get(9..12).and_then(|status| status.parse().ok()).expect("a status");
-    (status, serde_json::from_str(body).unwrap_or(Value::Null))
-}
-
-fn post(port: u16, path: &str, body: &str) -> (u16, Value) {
-    ask(port, "POST", path, body)
-}
 
 fn set(port: u16, queue: &str, settings: &str) -> Value {
     let (status, told) = ask(port, "PATCH", &format!("{queue}?{settings}"), "");
@@ -100,36 +58,14 @@ fn pull(port: u16, queue: &str) -> (String, String) {
     (text("body"), text("receipt"))
 }
 
-/// A client of beanstalkd that uses this tube.
-fn jobs(site: &Site, tube: &str) -> BufReader<UnixStream> {
-    let stream = eventually("the port is open", || UnixStream::connect(site.dir.join("logs/jobs.sock")).ok());
-    stream.set_read_timeout(Some(PATIENCE)).expect("set");
-    let mut client = BufReader::new(stream);
-    assert_eq!(tell(&mut client, &format!("use {tube}\r\n")), format!("USING {tube}"));
-    client
-}
-
-fn tell(client: &mut BufReader<UnixStream>, commands: &str) -> String {
-    client.get_mut().write_all(commands.as_bytes()).expect("sent");
-    line(client)
-}
-
-fn line(client: &mut BufReader<UnixStream>) -> String {
-    let mut line = String::new();
-    client.read_line(&mut line).expect("a line");
-    line.trim_end().to_owned()
-}
-
-/// Ends the server, whose log must not speak of a panic.
-fn finish(mut site: Site) {
-    site.quit();
-    let log = site.log();
-    assert!(!log.contains("[alert]") && !log.contains("[crit]"), "{log}");
+/// Ends the server, which may have told of messages that it refused.
+fn finish(site: Site) {
+    queues::finish_after(site, " is refused: ");
 }
 
 #[test]
 fn a_full_queue_refuses_messages_whichever_way_they_come() {
-    let site = started("");
+    let site = started(OUTBOX, LOCATIONS);
     let port = site.port;
     assert_eq!(set(port, "mail", "length_max=3")["length_max"], 3);
     assert_eq!(post(port, "mail?unique=k", "1").0, 200);
@@ -143,9 +79,9 @@ fn a_full_queue_refuses_messages_whichever_way_they_come() {
     assert_eq!(post(port, "mail?unique=l", "4"), full("mail", 3));
     let (_, by_lua) = ask(port, "GET", "lua?queue=mail", "");
     assert_eq!(by_lua[1], "the queue \"mail\" is full: it may have 3 messages");
-    let mut client = jobs(&site, "mail");
-    assert_eq!(tell(&mut client, "put 1 0 60 1\r\na\r\nput 1 0 60 1\r\nb\r\n"), "OUT_OF_MEMORY");
-    assert_eq!(line(&mut client), "OUT_OF_MEMORY");
+    let mut client = Jobs::using(&site, "mail");
+    assert_eq!(client.tell(b"put 1 0 60 1\r\na\r\nput 1 0 60 1\r\nb\r\n"), "OUT_OF_MEMORY");
+    assert_eq!(client.line(), "OUT_OF_MEMORY");
     // An outbox does not hold up what comes behind.
     let sql = "INSERT INTO tidegate_outbox (queue, body) VALUES ('mail', 'by SQL'), ('other', 'behind')";
     assert_eq!(post(port, "sql?schema=shop", sql).0, 200);
@@ -154,8 +90,8 @@ fn a_full_queue_refuses_messages_whichever_way_they_come() {
     // What is done or dead: the one makes room, the other does not.
     let (_, receipt) = pull(port, "mail");
     assert_eq!(post(port, &format!("mail/ack?receipt={receipt}"), "").0, 200);
-    assert_eq!(tell(&mut client, "put 1 0 60 1\r\na\r\nput 1 0 60 1\r\nb\r\n").split(' ').next(), Some("INSERTED"));
-    assert_eq!(line(&mut client), "OUT_OF_MEMORY");
+    assert_eq!(client.tell(b"put 1 0 60 1\r\na\r\nput 1 0 60 1\r\nb\r\n").split(' ').next(), Some("INSERTED"));
+    assert_eq!(client.line(), "OUT_OF_MEMORY");
     set(port, "mail", "attempts_max=1");
     let (_, receipt) = pull(port, "mail");
     assert_eq!(post(port, &format!("mail/refuse?receipt={receipt}"), "").0, 200);
@@ -182,7 +118,7 @@ fn a_full_queue_refuses_messages_whichever_way_they_come() {
 
 #[test]
 fn the_oldest_messages_make_room() {
-    let site = started("");
+    let site = started(OUTBOX, LOCATIONS);
     let port = site.port;
     assert_eq!(post(port, "news/subscriptions?name=away", "").0, 200);
     assert_eq!(set(port, "news@away", "length_max=3&overflow=drop_oldest")["overflow"], "drop_oldest");
@@ -201,8 +137,8 @@ fn the_oldest_messages_make_room() {
     check_counts(port, "news@away");
     // More than there may be at all.
     assert_eq!(post(port, "news/batch", r#"[{"body":"a"},{"body":"b"},{"body":"c"},{"body":"d"}]"#).0, 507);
-    let mut client = jobs(&site, "news");
-    assert_eq!(tell(&mut client, "put 7 0 60 1\r\nx\r\n").split(' ').next(), Some("INSERTED"));
+    let mut client = Jobs::using(&site, "news");
+    assert_eq!(client.tell(b"put 7 0 60 1\r\nx\r\n").split(' ').next(), Some("INSERTED"));
     assert_eq!(bodies(port, "news@away", 0), ["urgent", "x"]);
     // What consumers have stays; when that is all there is no room.
     let held: Vec<_> = ["urgent", "x"].map(|body| (body, pull(port, "news@away"))).into();
@@ -235,7 +171,7 @@ fn the_oldest_messages_make_room() {
 
 #[test]
 fn the_oldest_messages_die() {
-    let site = started("");
+    let site = started(OUTBOX, LOCATIONS);
     let port = site.port;
     set(port, "mail", "length_max=2&overflow=dead_letter");
     for number in 1..=7 {
@@ -257,12 +193,12 @@ fn the_oldest_messages_die() {
 
 #[test]
 fn messages_that_are_too_old_go_or_die() {
-    let site = started("queue_age_max 1ms;");
+    let site = started("queue_age_max 1ms; queue_outbox shop;", LOCATIONS);
     let port = site.port;
     assert_eq!(ask(port, "GET", "mail", "").1["age_max_ms"], 1);
     assert_eq!(post(port, "mail?ttl=1h", "a").0, 200);
-    let mut client = jobs(&site, "mail");
-    assert_eq!(tell(&mut client, "put 7 0 60 1\r\nx\r\n").split(' ').next(), Some("INSERTED"));
+    let mut client = Jobs::using(&site, "mail");
+    assert_eq!(client.tell(b"put 7 0 60 1\r\nx\r\n").split(' ').next(), Some("INSERTED"));
     let is_empty = |queue: &str| {
         let told = ask(port, "GET", queue, "").1;
         (told["ready"] == 0 && told["delayed"] == 0).then_some(())
@@ -287,7 +223,7 @@ fn messages_that_are_too_old_go_or_die() {
 
 #[test]
 fn limits_of_the_configuration_hold_where_a_queue_has_none() {
-    let mut site = started("queue_length_max 2; queue_overflow drop_oldest;");
+    let mut site = started("queue_length_max 2; queue_overflow drop_oldest; queue_outbox shop;", LOCATIONS);
     let port = site.port;
     for number in 1..=3 {
         assert_eq!(post(port, "mail", &number.to_string()).0, 200);
@@ -299,7 +235,7 @@ fn limits_of_the_configuration_hold_where_a_queue_has_none() {
     set(port, "mail", "length_max=0");
     assert_eq!(post(port, "mail", "4").0, 200);
     assert_eq!(set(port, "mail", "length_max=default&overflow=default")["overflow"], "drop_oldest");
-    configure(&site, "queue_length_max 1; server_tokens off;");
+    configure(&site, "queue_length_max 1; server_tokens off; queue_outbox shop;", LOCATIONS);
     site.signal(Signal::SIGHUP);
     eventually("the new limit holds", || (ask(port, "GET", "mail", "").1["length_max"] == 1).then_some(()));
     assert_eq!(post(port, "mail", "5"), full("mail", 1));
@@ -322,7 +258,7 @@ fn limits_of_the_configuration_hold_where_a_queue_has_none() {
 #[test]
 fn no_commit_exceeds_a_limit_with_many_publishers() {
     const LENGTH_MAX: usize = 25;
-    let site = started("queue_length_max 25;");
+    let site = started("queue_length_max 25; queue_outbox shop;", LOCATIONS);
     let port = site.port;
     let stored: usize = std::thread::scope(|scope| {
         let publish = move |publisher: usize| {
@@ -384,7 +320,7 @@ fn beside(threads: usize, busy: impl Fn(usize) + Sync, wanted: impl FnOnce()) {
 
 #[test]
 fn more_publishers_than_messages_that_can_leave() {
-    let site = started("");
+    let site = started(OUTBOX, LOCATIONS);
     let port = site.port;
     for overflow in ["drop_oldest", "dead_letter"] {
         set(port, overflow, &format!("length_max=3&overflow={overflow}"));
@@ -405,7 +341,7 @@ fn more_publishers_than_messages_that_can_leave() {
 
 #[test]
 fn a_queue_is_full_whatever_happens_to_others() {
-    let site = started("");
+    let site = started(OUTBOX, LOCATIONS);
     let port = site.port;
     set(port, "held", "length_max=2&overflow=drop_oldest");
     set(port, "busy", "length_max=50&overflow=drop_oldest");
@@ -427,7 +363,7 @@ fn a_queue_is_full_whatever_happens_to_others() {
 
 #[test]
 fn a_unique_message_is_found_however_many_publish_it() {
-    let site = started("");
+    let site = started(OUTBOX, LOCATIONS);
     let port = site.port;
     let publish = || assert_eq!(post(port, "once?unique=k", "x").0, 200);
     beside(
@@ -446,7 +382,7 @@ fn a_unique_message_is_found_however_many_publish_it() {
 
 #[test]
 fn emptying_a_queue_ends_while_messages_come() {
-    let site = started("");
+    let site = started(OUTBOX, LOCATIONS);
     let port = site.port;
     let batch: Vec<Value> = (0..50).map(|number| json!({ "body": "x", "priority": number % 3 })).collect();
     let batch = Value::from(batch).to_string();

@@ -3,11 +3,11 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
-use support::{PATIENCE, Site, connect, eventually};
+use support::queues::{finish, send, text};
+use support::{Site, eventually};
 
 const SERVER: &str = r#"
     location / { return 200 ok; }
@@ -32,43 +32,13 @@ fn started() -> Site {
     site
 }
 
-/// Sends a request on a connection of its own.
-fn send(port: u16, method: &str, path: &str, body: &str) -> TcpStream {
-    let mut client = connect(port).expect("the server accepts");
-    client.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-    let length = body.len();
-    write!(client, "{method} {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}").expect("sent");
-    client
-}
-
-/// Reads a response: its status and its body.
-fn answer(client: TcpStream) -> (u16, String) {
-    let mut reader = BufReader::new(client);
-    let (mut status, mut length) = (0, 0);
-    loop {
-        let mut line = String::new();
-        assert!(reader.read_line(&mut line).expect("a head") > 0, "closed without an answer");
-        let line = line.trim_end();
-        if let Some(rest) = line.strip_prefix("HTTP/1.1 ") {
-            status = rest[..3].parse().expect("a status");
-        } else if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length: ") {
-            length = value.parse().expect("a length");
-        } else if line.is_empty() {
-            break;
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).expect("a body");
-    (status, String::from_utf8(body).expect("UTF-8"))
-}
-
 fn post(port: u16, messages: &Value) -> (u16, String) {
     let request = json!({"sender": "ann", "messages": messages}).to_string();
-    answer(send(port, "POST", "/nq/post", &request))
+    text(send(port, "POST", "nq/post", &request))
 }
 
 fn pull(port: u16, request: &Value) -> (u16, String) {
-    answer(send(port, "POST", "/nq/pull", &request.to_string()))
+    text(send(port, "POST", "nq/pull", &request.to_string()))
 }
 
 /// What a receiver gets of the queue `q` without waiting: numbers of messages.
@@ -88,16 +58,9 @@ fn ids((status, body): &(u16, String)) -> Vec<u64> {
 }
 
 fn sql(port: u16, statement: &str) -> Value {
-    let (status, body) = answer(send(port, "POST", "/sql", statement));
+    let (status, body) = text(send(port, "POST", "sql", statement));
     assert_eq!(status, 200, "{body}");
     serde_json::from_str(&body).expect("JSON")
-}
-
-/// Ends the server, whose log must not speak of a panic.
-fn finish(mut site: Site) {
-    site.quit();
-    let log = site.log();
-    assert!(!log.contains("[alert]") && !log.contains("[crit]") && !log.contains("[error]"), "{log}");
 }
 
 #[test]
@@ -119,15 +82,15 @@ fn each_receiver_gets_everything_and_those_of_one_name_share() {
     let saved = pull(port, &json!({"receiver": "bob", "results": {"q": {"2": "done", "3": 7}}}));
     assert_eq!(saved, (200, String::new()));
     let rows = sql(port, "SELECT m_id, status, result FROM q_rst WHERE receiver = 'bob' ORDER BY m_id");
-    let text = rows.to_string();
-    assert!(text.contains("processing") && text.contains("done") && text.contains("\"7\""), "{text}");
+    let told = rows.to_string();
+    assert!(told.contains("processing") && told.contains("done") && told.contains("\"7\""), "{told}");
 
     // Forty pulls at once on two workers: each message comes once.
     let more: Vec<String> = (4..=43).map(|id| id.to_string()).collect();
     assert_eq!(post(port, &json!({"q": more})).0, 200);
     let request = json!({"receiver": "eve", "timeout": 0, "queues": {"q": {}}}).to_string();
-    let clients: Vec<TcpStream> = (0..40).map(|_| send(port, "POST", "/nq/pull", &request)).collect();
-    let taken: Vec<u64> = clients.into_iter().flat_map(|client| ids(&answer(client))).collect();
+    let clients: Vec<TcpStream> = (0..40).map(|_| send(port, "POST", "nq/pull", &request)).collect();
+    let taken: Vec<u64> = clients.into_iter().flat_map(|client| ids(&text(client))).collect();
     assert_eq!(taken.len(), 40);
     assert_eq!(taken.into_iter().collect::<BTreeSet<u64>>(), (4..=43).collect());
     finish(site);
@@ -140,26 +103,26 @@ fn receivers_wait_for_messages_whoever_has_written_them() {
     // Nobody has made the tables yet.
     let wait = |receiver: &str| {
         let request = json!({"receiver": receiver, "queues": {"q": {"max": 5}, "r": {}}});
-        send(port, "POST", "/nq/pull", &request.to_string())
+        send(port, "POST", "nq/pull", &request.to_string())
     };
     let waiting: Vec<TcpStream> = (0..20).map(|number| wait(&format!("receiver{number}"))).collect();
     assert_eq!(post(port, &json!({"q": ["for all"]})).0, 200);
     for client in waiting {
-        assert_eq!(ids(&answer(client)), [1]);
+        assert_eq!(ids(&text(client)), [1]);
     }
-    assert_eq!(ids(&answer(wait("bob"))), [1]);
+    assert_eq!(ids(&text(wait("bob"))), [1]);
     let second = wait("bob");
     assert_eq!(sql(port, "INSERT INTO q_msg (message) VALUES ('by SQL') RETURNING id"), json!([{"id": 2}]));
-    let (status, body) = answer(second);
+    let (status, body) = text(second);
     assert_eq!((status, body.as_str()), (200, r#"{"messages":{"q":[{"id":2,"message":"by SQL"}]}}"#));
     // One that has left takes nothing.
     drop(wait("bob"));
     eventually("it is gone", || {
-        answer(send(port, "GET", "/status", "")).1.contains("Active connections: 1 ").then_some(())
+        text(send(port, "GET", "status", "")).1.contains("Active connections: 1 ").then_some(())
     });
     let waiting = wait("bob");
     assert_eq!(post(port, &json!({"r": ["there"]})).0, 200);
-    let (status, body) = answer(waiting);
+    let (status, body) = text(waiting);
     assert_eq!(status, 200);
     assert!(body.contains(r#""r":[{"id":1,"#), "{body}");
     finish(site);
@@ -224,31 +187,31 @@ fn bad_requests_are_refused_and_store_nothing() {
     let site = started();
     let port = site.port;
     let refused = |path: &str, body: &str, expected: &str| {
-        let answered = answer(send(port, "POST", path, body));
+        let answered = text(send(port, "POST", path, body));
         assert_eq!(answered, (400, format!("\"{expected}\"")), "{body}");
     };
-    refused("/nq/post", "{}", "bad parameter `messages`");
-    refused("/nq/post", r#"{"messages":{}}"#, "messages should not be empty");
-    refused("/nq/post", r#"{"messages":{"q":[]}}"#, "messages should not be empty");
-    refused("/nq/post", r#"{"messages":{"q":"a"}}"#, "bad paramter `messages`");
-    refused("/nq/post", r#"{"messages":{"q":["a",7]}}"#, "messages must be strings");
-    refused("/nq/post", r#"{"sender":7,"messages":{"q":["a"]}}"#, "bad parameter `sender`");
-    refused("/nq/pull", "{}", "receiver name is required");
-    refused("/nq/pull", r#"{"receiver":"bob"}"#, "queues or results are required");
-    refused("/nq/pull", r#"{"receiver":"bob","queues":{"q":{"max":0}}}"#, "bad parameter `max`");
-    refused("/nq/pull", r#"{"receiver":"bob","queues":{"q":{"start":-3}}}"#, "bad parameter `start`");
-    refused("/nq/pull", r#"{"receiver":"bob","timeout":"x","queues":{"q":{}}}"#, "bad parameter `timeout`");
+    refused("nq/post", "{}", "bad parameter `messages`");
+    refused("nq/post", r#"{"messages":{}}"#, "messages should not be empty");
+    refused("nq/post", r#"{"messages":{"q":[]}}"#, "messages should not be empty");
+    refused("nq/post", r#"{"messages":{"q":"a"}}"#, "bad paramter `messages`");
+    refused("nq/post", r#"{"messages":{"q":["a",7]}}"#, "messages must be strings");
+    refused("nq/post", r#"{"sender":7,"messages":{"q":["a"]}}"#, "bad parameter `sender`");
+    refused("nq/pull", "{}", "receiver name is required");
+    refused("nq/pull", r#"{"receiver":"bob"}"#, "queues or results are required");
+    refused("nq/pull", r#"{"receiver":"bob","queues":{"q":{"max":0}}}"#, "bad parameter `max`");
+    refused("nq/pull", r#"{"receiver":"bob","queues":{"q":{"start":-3}}}"#, "bad parameter `start`");
+    refused("nq/pull", r#"{"receiver":"bob","timeout":"x","queues":{"q":{}}}"#, "bad parameter `timeout`");
     let many = json!({"messages": {"q": vec!["a"; 1001]}}).to_string();
-    refused("/nq/post", &many, "a queue gets up to 1000 messages at once");
+    refused("nq/post", &many, "a queue gets up to 1000 messages at once");
     let large = json!({"messages": {"q": ["a".repeat((1 << 20) + 1)]}}).to_string();
-    refused("/nq/post", &large, "a message has more than 1048576 bytes");
+    refused("nq/post", &large, "a message has more than 1048576 bytes");
     for name in ["a/b", "a'b", "a`b", "a\u{0}", "", &"a".repeat(61)] {
         assert_eq!(post(port, &json!({ name: ["a"] })).0, 400, "{name:?}");
         assert_eq!(pull(port, &json!({"receiver": "bob", "queues": {name: {}}})).0, 400, "{name:?}");
     }
-    assert_eq!(answer(send(port, "POST", "/nq/post", "{")).0, 400);
-    assert_eq!(answer(send(port, "GET", "/nq/pull", "")).0, 501);
-    assert_eq!(answer(send(port, "POST", "/nq/query", "{}")).0, 400);
+    assert_eq!(text(send(port, "POST", "nq/post", "{")).0, 400);
+    assert_eq!(text(send(port, "GET", "nq/pull", "")).0, 501);
+    assert_eq!(text(send(port, "POST", "nq/query", "{}")).0, 400);
     assert_eq!(sql(port, "SHOW TABLES").to_string().matches("q_").count(), 0);
     // Texts are values, whatever stands in them.
     let text = "'); DROP TABLE q_msg; -- \u{0}\\ \"`";

@@ -3,25 +3,17 @@
 mod support;
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
-use support::{PATIENCE, Site, connect, eventually};
+use support::eventually;
+use support::queues::{Jobs, ask, finish, post, started};
+
+const OUTBOX: &str = "queue_outbox shop;";
 
 const LOCATIONS: &str = r#"
     location / { queue_api; queue_wait_max 5m; }
-    location = /sql {
-        content_by_lua_block {
-            ngx.req.read_body()
-            local sql = require("tidegate.sql").schema(ngx.var.arg_schema or "tidegate_queue")
-            local done, message = sql:query(ngx.req.get_body_data())
-            ngx.print(require("cjson").encode(done or message))
-        }
-    }
     location = /lua {
         content_by_lua_block {
             local queue = require "tidegate.queue"
@@ -29,39 +21,6 @@ const LOCATIONS: &str = r#"
         }
     }
 "#;
-
-/// A site with these directives in `http`, a port for beanstalkd's clients in `logs`, and an outbox in `shop`.
-fn started(http: &str) -> Site {
-    let mut site = Site::new("", "");
-    configure(&site, http);
-    site.start();
-    site
-}
-
-fn configure(site: &Site, http: &str) {
-    let port = site.port;
-    site.write_conf(&format!(
-        "worker_processes 2; error_log logs/error.log notice; pid logs/nginx.pid; events {{}}
-         database {{ schema shop; schema tidegate_queue; listen unix:logs/jobs.sock beanstalk; }}
-         http {{ queue_outbox shop; {http} server {{ listen 127.0.0.1:{port}; {LOCATIONS} }} }}"
-    ));
-}
-
-fn ask(port: u16, method: &str, path: &str, body: &str) -> (u16, Value) {
-    let mut client: TcpStream = connect(port).expect("the server accepts");
-    client.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-    let length = body.len();
-    write!(client, "{method} /{path} HTTP/1.0\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}").expect("sent");
-    let mut text = String::new();
-    client.read_to_string(&mut text).expect("an answer");
-    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
-    let status = head.get(9..12).and_then(|status| status.parse().ok()).expect("a status");
-    (status, serde_json::from_str(body).unwrap_or(Value::Null))
-}
-
-fn post(port: u16, path: &str, body: &str) -> (u16, Value) {
-    ask(port, "POST", path, body)
-}
 
 /// Pulls all that is to be had: bodies with their receipts.
 fn pull_all(port: u16, queue: &str) -> Vec<(String, String)> {
@@ -111,36 +70,9 @@ fn check_nothing_left(port: u16) {
     }
 }
 
-/// A client of beanstalkd that uses this tube.
-fn jobs(site: &Site, tube: &str) -> BufReader<UnixStream> {
-    let stream = eventually("the port is open", || UnixStream::connect(site.dir.join("logs/jobs.sock")).ok());
-    stream.set_read_timeout(Some(PATIENCE)).expect("set");
-    let mut client = BufReader::new(stream);
-    assert_eq!(tell(&mut client, &format!("use {tube}\r\n")), format!("USING {tube}"));
-    client
-}
-
-fn tell(client: &mut BufReader<UnixStream>, commands: &str) -> String {
-    client.get_mut().write_all(commands.as_bytes()).expect("sent");
-    line(client)
-}
-
-fn line(client: &mut BufReader<UnixStream>) -> String {
-    let mut line = String::new();
-    client.read_line(&mut line).expect("a line");
-    line.trim_end().to_owned()
-}
-
-/// Ends the server, whose log must not speak of a panic.
-fn finish(mut site: Site) {
-    site.quit();
-    let log = site.log();
-    assert!(!log.contains("[alert]") && !log.contains("[crit]"), "{log}");
-}
-
 #[test]
 fn one_message_of_a_key_comes_after_the_other() {
-    let site = started("");
+    let site = started(OUTBOX, LOCATIONS);
     let port = site.port;
     let batch = r#"[{"body":"1","ordering_key":"k","priority":9},{"body":"2","ordering_key":"k","priority":1},{"body":"other"}]"#;
     assert_eq!(post(port, "mail/batch", batch).0, 200);
@@ -199,33 +131,33 @@ fn one_message_of_a_key_comes_after_the_other() {
 
 #[test]
 fn clients_of_beanstalkd_purges_and_limits_keep_the_order() {
-    let site = started("");
+    let site = started(OUTBOX, LOCATIONS);
     let port = site.port;
     let publish = |queue: &str, bodies: &[&str]| {
         bodies.iter().for_each(|body| assert_eq!(post(port, &format!("{queue}?ordering_key=k"), body).0, 200));
     };
     publish("jobs", &["1", "2", "3"]);
-    let mut client = jobs(&site, "jobs");
-    assert_eq!(tell(&mut client, "watch jobs\r\n"), "WATCHING 2");
-    let reserve = |client: &mut BufReader<UnixStream>, body: &str| {
-        let reserved = tell(client, "reserve-with-timeout 0\r\n");
-        assert_eq!(line(client), body, "{reserved}");
+    let mut client = Jobs::using(&site, "jobs");
+    assert_eq!(client.tell(b"watch jobs\r\n"), "WATCHING 2");
+    let reserve = |client: &mut Jobs, body: &str| {
+        let reserved = client.tell(b"reserve-with-timeout 0\r\n");
+        assert_eq!(client.line(), body, "{reserved}");
         reserved.split(' ').nth(1).expect("a number").to_owned()
     };
     let first = reserve(&mut client, "1");
-    assert_eq!(tell(&mut client, "reserve-with-timeout 0\r\n"), "TIMED_OUT");
-    assert_eq!(tell(&mut client, &format!("bury {first} 5\r\n")), "BURIED");
+    assert_eq!(client.tell(b"reserve-with-timeout 0\r\n"), "TIMED_OUT");
+    assert_eq!(client.tell(format!("bury {first} 5\r\n").as_bytes()), "BURIED");
     let second = reserve(&mut client, "2");
     // A buried job comes in its turn.
-    assert_eq!(tell(&mut client, &format!("reserve-job {first}\r\n")), "NOT_FOUND");
-    assert_eq!(tell(&mut client, &format!("kick-job {first}\r\n")), "KICKED");
+    assert_eq!(client.tell(format!("reserve-job {first}\r\n").as_bytes()), "NOT_FOUND");
+    assert_eq!(client.tell(format!("kick-job {first}\r\n").as_bytes()), "KICKED");
     check(port, "jobs", [0, 1, 0, 2, 0]);
-    assert_eq!(tell(&mut client, &format!("delete {second}\r\n")), "DELETED");
+    assert_eq!(client.tell(format!("delete {second}\r\n").as_bytes()), "DELETED");
     let first = reserve(&mut client, "1");
-    assert_eq!(tell(&mut client, &format!("release {first} 7 0\r\n")), "RELEASED");
-    assert_eq!(tell(&mut client, &format!("delete {first}\r\n")), "DELETED", "nobody has it");
+    assert_eq!(client.tell(format!("release {first} 7 0\r\n").as_bytes()), "RELEASED");
+    assert_eq!(client.tell(format!("delete {first}\r\n").as_bytes()), "DELETED", "nobody has it");
     let third = reserve(&mut client, "3");
-    assert_eq!(tell(&mut client, &format!("delete {third}\r\n")), "DELETED");
+    assert_eq!(client.tell(format!("delete {third}\r\n").as_bytes()), "DELETED");
     check(port, "jobs", [0; 5]);
     check_nothing_left(port);
     // All that wait are deleted; what consumers have goes on, and lets nobody in before it is done.
@@ -273,7 +205,7 @@ struct Seen {
 fn fifty_consumers_on_two_workers_keep_the_order_of_each_key() {
     const KEYS: u64 = 8;
     const EACH: u64 = 12;
-    let site = started("");
+    let site = started(OUTBOX, LOCATIONS);
     let port = site.port;
     let (seen, done) = (Mutex::new(Seen::default()), AtomicUsize::new(0));
     let consume = || {

@@ -6,18 +6,8 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
 use serde_json::{Value, json};
-use support::{PATIENCE, Site, connect, eventually};
-
-const SQL: &str = r#"
-    location = /sql {
-        content_by_lua_block {
-            ngx.req.read_body()
-            local sql = require("tidegate.sql").schema("tidegate_queue")
-            local done, message = sql:query(ngx.req.get_body_data())
-            ngx.print(require("cjson").encode(done or message))
-        }
-    }
-"#;
+use support::queues::{ask, configure, count, finish, post, send, started, text, try_count, whole};
+use support::{connect, eventually};
 
 /// Nothing that opens the queues.
 const NO_QUEUES: &str = "location / { return 200 ok; }";
@@ -44,54 +34,6 @@ const QUEUES: &str = r#"
     }
 "#;
 
-fn started(locations: &str) -> Site {
-    let mut site = Site::new("", "");
-    configure(&site, locations);
-    site.start();
-    site
-}
-
-fn configure(site: &Site, locations: &str) {
-    let port = site.port;
-    site.write_conf(&format!(
-        "worker_processes 2; error_log logs/error.log notice; pid logs/nginx.pid; events {{}}
-         database {{ schema tidegate_queue; }}
-         http {{ server {{ listen 127.0.0.1:{port}; {SQL} {locations} }} }}",
-    ));
-}
-
-/// Sends a request on a connection of its own.
-fn send(port: u16, method: &str, path: &str, body: &str) -> TcpStream {
-    let mut client = connect(port).expect("the server accepts");
-    client.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-    let length = body.len();
-    write!(client, "{method} /{path} HTTP/1.0\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}").expect("sent");
-    client
-}
-
-/// Reads a response: its status, its head and its body.
-fn whole(mut client: TcpStream) -> (u16, String, String) {
-    let mut text = String::new();
-    client.read_to_string(&mut text).expect("an answer");
-    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
-    let status = head.get(9..12).and_then(|status| status.parse().ok()).expect("a status");
-    (status, head.to_owned(), body.to_owned())
-}
-
-fn text(client: TcpStream) -> (u16, String) {
-    let (status, _, body) = whole(client);
-    (status, body)
-}
-
-fn ask(port: u16, method: &str, path: &str, body: &str) -> (u16, Value) {
-    let (status, body) = text(send(port, method, path, body));
-    (status, serde_json::from_str(&body).unwrap_or(Value::Null))
-}
-
-fn post(port: u16, path: &str, body: &str) -> (u16, Value) {
-    ask(port, "POST", path, body)
-}
-
 fn published(port: u16, path: &str, body: &str) -> u64 {
     let (status, told) = post(port, path, body);
     assert_eq!(status, 200, "{told}");
@@ -110,28 +52,9 @@ fn result(port: u16, id: u64) -> (u16, String) {
     text(send(port, "GET", &format!("jobs/results/{id}"), ""))
 }
 
-fn count(port: u16, query: &str) -> u64 {
-    try_count(port, query).expect("a number")
-}
-
-/// As [`count`]; `None` as long as there is no such table.
-fn try_count(port: u16, query: &str) -> Option<u64> {
-    post(port, "sql", &format!("SELECT COUNT(*) AS n FROM {query}")).1[0]["n"].as_u64()
-}
-
-/// Ends the server, whose log must not speak of a panic.
-fn finish(mut site: Site) {
-    site.quit();
-    // A worker whose supervisor a test has killed may have noticed that.
-    let log: Vec<String> =
-        site.log().lines().filter(|line| !line.contains("the supervisor is gone")).map(str::to_owned).collect();
-    let log = log.join("\n");
-    assert!(!log.contains("[alert]") && !log.contains("[crit]") && !log.contains("[error]"), "{log}");
-}
-
 #[test]
 fn publishers_wait_for_the_answer_whichever_worker_they_are_connected_to() {
-    let site = started(QUEUES);
+    let site = started("", QUEUES);
     let port = site.port;
     let clients: Vec<TcpStream> = (0..20).map(|n| send(port, "POST", "jobs?wait=5m", &n.to_string())).collect();
     // One leaves: its message goes on, and nobody minds.
@@ -167,7 +90,7 @@ fn publishers_wait_for_the_answer_whichever_worker_they_are_connected_to() {
 
 #[test]
 fn what_is_not_done_is_told_at_the_end_of_the_time() {
-    let site = started(QUEUES);
+    let site = started("", QUEUES);
     let port = site.port;
     let (status, told) = post(port, "jobs?wait=1ms", "slow");
     let id = told["id"].as_u64().expect("a number");
@@ -197,7 +120,7 @@ fn what_is_not_done_is_told_at_the_end_of_the_time() {
 
 #[test]
 fn results_survive_a_crash_and_are_deleted_when_their_time_is_over() {
-    let mut site = started(QUEUES);
+    let mut site = started("", QUEUES);
     let port = site.port;
     let long = published(port, "jobs?result=1h", "long");
     let (_, receipt) = pulled(port, "jobs");
@@ -225,7 +148,7 @@ fn results_survive_a_crash_and_are_deleted_when_their_time_is_over() {
 
 #[test]
 fn what_cannot_be_a_result_is_refused_and_the_message_stays() {
-    let site = started(QUEUES);
+    let site = started("", QUEUES);
     let port = site.port;
     let id = published(port, "jobs?result=1h", "a");
     published(port, "jobs?result=1h", "b");
@@ -266,7 +189,7 @@ fn what_cannot_be_a_result_is_refused_and_the_message_stays() {
 
 #[test]
 fn scripts_ask_for_results_and_subscribers_leave_theirs_alone() {
-    let site = started(QUEUES);
+    let site = started("", QUEUES);
     let port = site.port;
     let told = post(port, "lua", "").1;
     let expected = ["nil,waiting", "1,nil", "0,nil", "true,nil", "nil,unknown"];
@@ -294,7 +217,7 @@ fn scripts_ask_for_results_and_subscribers_leave_theirs_alone() {
 #[test]
 fn tables_of_the_version_before_get_what_results_need() {
     for with_subscribers in [false, true] {
-        let mut site = started(NO_QUEUES);
+        let mut site = started("", NO_QUEUES);
         let port = site.port;
         let name = "VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL";
         let more = if with_subscribers { ", subscribers_only TINYINT UNSIGNED NOT NULL DEFAULT 0" } else { "" };
@@ -318,7 +241,7 @@ fn tables_of_the_version_before_get_what_results_need() {
             let (_, told) = post(port, "sql", statement);
             assert!(told.is_object(), "{statement}: {told}");
         }
-        configure(&site, QUEUES);
+        configure(&site, "", QUEUES);
         site.quit();
         site.start();
         let new = published(port, "jobs?result=1h", "new");

@@ -3,10 +3,10 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
 
 use serde_json::{Value, json};
-use support::{PATIENCE, Site, connect};
+use support::Site;
+use support::queues::{send, text};
 
 fn site() -> Site {
     let mut site = Site::new("", "");
@@ -26,21 +26,9 @@ fn site() -> Site {
     site
 }
 
-/// The status of an answer, and its body.
-fn ask(site: &Site, method: &str, path: &str, body: &str) -> (u16, String) {
-    let mut client = connect(site.port).expect("the server accepts");
-    client.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-    let length = body.len();
-    write!(client, "{method} /{path} HTTP/1.0\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}").expect("sent");
-    let mut answer = String::new();
-    client.read_to_string(&mut answer).expect("read");
-    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-    (status, answer.split_once("\r\n\r\n").map_or("", |(_, body)| body).to_owned())
-}
-
 #[track_caller]
 fn json_of(site: &Site, method: &str, path: &str, body: &str) -> Value {
-    let (status, answer) = ask(site, method, path, body);
+    let (status, answer) = text(send(site.port, method, path, body));
     assert_eq!(status, 200, "{method} {path}: {answer}");
     serde_json::from_str(&answer).expect("JSON")
 }
@@ -97,7 +85,7 @@ fn times_that_have_passed_have_one_message_together() {
     let list = json_of(&site, "GET", "nightly/schedules", "");
     let next_ms = list["schedules"][0]["next_ms"].as_u64().expect("a time");
     assert_eq!(next_ms / 1000 % 86400, 18 * 3600, "3 o'clock in Tokyo");
-    assert_eq!(ask(&site, "POST", "nightly/pull", "").0, 204);
+    assert_eq!(text(send(site.port, "POST", "nightly/pull", "")).0, 204);
     // Another one of the name takes its place; SQL sees it.
     json_of(&site, "POST", "nightly/schedules?name=a&cron=@hourly", "tock");
     let rows = json_of(&site, "POST", "sql", "SELECT name, cron, zone, body FROM schedules");
@@ -121,11 +109,11 @@ fn what_is_no_schedule_is_refused() {
         ("q/schedules?name=a&cron=@daily&priority=-1", "is no number"),
         ("q/schedules?name=a&cron=@daily&delay=1", "unknown parameter"),
     ] {
-        let (status, answer) = ask(&site, "POST", path, "tick");
+        let (status, answer) = text(send(site.port, "POST", path, "tick"));
         assert!(status == 400 && answer.contains(why), "{path}: {status} {answer}");
     }
-    assert_eq!(ask(&site, "DELETE", "q/schedules?name=a", "").0, 404);
-    assert_eq!(ask(&site, "PUT", "q/schedules?name=a", "").0, 405);
+    assert_eq!(text(send(site.port, "DELETE", "q/schedules?name=a", "")).0, 404);
+    assert_eq!(text(send(site.port, "PUT", "q/schedules?name=a", "")).0, 405);
     assert_eq!(json_of(&site, "GET", "q/schedules", ""), json!({"schedules": []}));
     // As many as a queue may have.
     let digits = "SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 \
@@ -135,7 +123,7 @@ fn what_is_no_schedule_is_refused() {
          FROM ({digits}) a, ({digits}) b, ({digits}) c"
     );
     json_of(&site, "POST", "sql", &fill);
-    assert_eq!(ask(&site, "POST", "q/schedules?name=more&cron=@daily", "tick").0, 409);
-    assert_eq!(ask(&site, "POST", "q/schedules?name=s000&cron=@daily", "tick").0, 200);
+    assert_eq!(text(send(site.port, "POST", "q/schedules?name=more&cron=@daily", "tick")).0, 409);
+    assert_eq!(text(send(site.port, "POST", "q/schedules?name=s000&cron=@daily", "tick")).0, 200);
     site.quit();
 }

@@ -2,11 +2,12 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 
 use serde_json::Value;
-use support::{PATIENCE, Site, connect, eventually};
+use support::queues::{ask, send};
+use support::{Site, eventually};
 
 fn started(main: &str) -> Site {
     let mut site = Site::new("", "");
@@ -26,22 +27,6 @@ fn started(main: &str) -> Site {
     ));
     site.start();
     site
-}
-
-fn send(port: u16, method: &str, path: &str, body: &str) -> TcpStream {
-    let mut client = connect(port).expect("the server accepts");
-    client.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-    let length = body.len();
-    write!(client, "{method} /{path} HTTP/1.0\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}").expect("sent");
-    client
-}
-
-fn ask(port: u16, method: &str, path: &str, body: &str) -> (u16, Value) {
-    let mut text = String::new();
-    send(port, method, path, body).read_to_string(&mut text).expect("an answer");
-    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
-    let status = head[9..12].parse().expect("a status");
-    (status, serde_json::from_str(body).unwrap_or(Value::Null))
 }
 
 fn publish(port: u16, queue: &str, body: &str) {

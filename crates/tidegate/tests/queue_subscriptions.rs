@@ -2,22 +2,9 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-
-use serde_json::{Value, json};
-use support::{PATIENCE, Site, connect, eventually};
-
-const SQL: &str = r#"
-    location = /sql {
-        content_by_lua_block {
-            ngx.req.read_body()
-            local sql = require("tidegate.sql").schema(ngx.var.arg_schema or "tidegate_queue")
-            local done, message = sql:query(ngx.req.get_body_data())
-            ngx.print(require("cjson").encode(done or message))
-        }
-    }
-"#;
+use serde_json::json;
+use support::eventually;
+use support::queues::{Jobs, answer, ask, configure, count, finish, post, send, started};
 
 /// Nothing that opens the queues.
 const NO_QUEUES: &str = "location / { return 200 ok; }";
@@ -47,50 +34,6 @@ const QUEUES: &str = r#"
     }
 "#;
 
-/// A site with the configuration of these locations, a port for beanstalkd's clients in `logs`, and an outbox in `shop`.
-fn started(locations: &str) -> Site {
-    let mut site = Site::new("", "");
-    configure(&site, locations);
-    site.start();
-    site
-}
-
-fn configure(site: &Site, locations: &str) {
-    let port = site.port;
-    site.write_conf(&format!(
-        "worker_processes 2; error_log logs/error.log notice; pid logs/nginx.pid; events {{}}
-         database {{ schema shop; schema tidegate_queue; listen unix:logs/jobs.sock beanstalk; }}
-         http {{ {} server {{ listen 127.0.0.1:{port}; {SQL} {locations} }} }}",
-        if locations == NO_QUEUES { "" } else { "queue_outbox shop;" },
-    ));
-}
-
-/// Sends a request on a connection of its own.
-fn send(port: u16, method: &str, path: &str, body: &str) -> TcpStream {
-    let mut client = connect(port).expect("the server accepts");
-    client.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-    let length = body.len();
-    write!(client, "{method} /{path} HTTP/1.0\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}").expect("sent");
-    client
-}
-
-/// Reads a response: its status and its body.
-fn answer(mut client: TcpStream) -> (u16, Value) {
-    let mut text = String::new();
-    client.read_to_string(&mut text).expect("an answer");
-    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
-    let status = head.get(9..12).and_then(|status| status.parse().ok()).expect("a status");
-    (status, serde_json::from_str(body).unwrap_or(Value::Null))
-}
-
-fn ask(port: u16, method: &str, path: &str, body: &str) -> (u16, Value) {
-    answer(send(port, method, path, body))
-}
-
-fn post(port: u16, path: &str, body: &str) -> (u16, Value) {
-    ask(port, "POST", path, body)
-}
-
 /// Pulls what there is, and acknowledges it.
 #[track_caller]
 fn check(port: u16, queue: &str, expected: &[&str]) {
@@ -104,20 +47,9 @@ fn check(port: u16, queue: &str, expected: &[&str]) {
     }
 }
 
-fn count(port: u16, query: &str) -> u64 {
-    post(port, "sql", &format!("SELECT COUNT(*) AS n FROM {query}")).1[0]["n"].as_u64().expect("a number")
-}
-
-/// Ends the server, whose log must not speak of a panic.
-fn finish(mut site: Site) {
-    site.quit();
-    let log = site.log();
-    assert!(!log.contains("[alert]") && !log.contains("[crit]") && !log.contains("[error]"), "{log}");
-}
-
 #[test]
 fn each_subscriber_gets_everything_beside_consumers_that_share_the_work() {
-    let mut site = started(QUEUES);
+    let mut site = started("queue_outbox shop;", QUEUES);
     let port = site.port;
     assert_eq!(post(port, "mail", "before").0, 200);
     let described = |name: &str| json!({"name": name, "queue": format!("mail@{name}")});
@@ -161,7 +93,7 @@ fn each_subscriber_gets_everything_beside_consumers_that_share_the_work() {
 
 #[test]
 fn what_cannot_be_subscribed_is_refused() {
-    let site = started(QUEUES);
+    let site = started("queue_outbox shop;", QUEUES);
     let port = site.port;
     let long = format!("mail/subscriptions?name={}", "n".repeat(196));
     for (method, path) in [
@@ -196,7 +128,7 @@ fn what_cannot_be_subscribed_is_refused() {
 
 #[test]
 fn whichever_way_a_message_comes_its_subscribers_get_it() {
-    let site = started(QUEUES);
+    let site = started("queue_outbox shop;", QUEUES);
     let port = site.port;
     let answer = post(port, "lua", "").1;
     let expected = json!([
@@ -218,12 +150,8 @@ fn whichever_way_a_message_comes_its_subscribers_get_it() {
     check(port, "orders", &["row"]);
     check(port, "orders@stock", &["row"]);
     // A client of beanstalkd.
-    let jobs = std::os::unix::net::UnixStream::connect(site.dir.join("logs/jobs.sock")).expect("it listens");
-    jobs.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-    (&jobs).write_all(b"use orders\r\nput 7 0 60 3\r\njob\r\n").expect("sent");
-    let mut lines = BufReader::new(&jobs).lines().map(|line| line.expect("a line"));
-    assert_eq!(lines.next().as_deref(), Some("USING orders"));
-    assert!(lines.next().is_some_and(|line| line.starts_with("INSERTED ")));
+    let mut jobs = Jobs::using(&site, "orders");
+    assert!(jobs.tell(b"put 7 0 60 3\r\njob\r\n").starts_with("INSERTED "));
     check(port, "orders", &["job"]);
     check(port, "orders@stock", &["job"]);
     finish(site);
@@ -231,7 +159,7 @@ fn whichever_way_a_message_comes_its_subscribers_get_it() {
 
 #[test]
 fn tables_of_the_version_before_are_brought_up_to_date() {
-    let mut site = started(NO_QUEUES);
+    let mut site = started("", NO_QUEUES);
     let port = site.port;
     let name = "VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL";
     for statement in [
@@ -257,7 +185,7 @@ fn tables_of_the_version_before_are_brought_up_to_date() {
         let (_, told) = post(port, "sql", statement);
         assert!(told.is_object(), "{statement}: {told}");
     }
-    configure(&site, QUEUES);
+    configure(&site, "queue_outbox shop;", QUEUES);
     site.quit();
     site.start();
     let (status, told) = ask(port, "GET", "mail", "");

@@ -11,6 +11,7 @@ pub(crate) mod mariadb;
 pub(crate) mod pebble;
 #[path = "../../../../tests/support/ports.rs"]
 pub(crate) mod ports;
+pub(crate) mod queues;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
