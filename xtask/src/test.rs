@@ -5,7 +5,7 @@ use crate::{install, links, paths, process, terminal, tools};
 use clap::{Args, ValueEnum};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -55,19 +55,13 @@ enum ServerName {
 /// # Errors
 /// When a step could not be carried out at all.
 pub(crate) fn run(options: &Options) -> Result<bool, String> {
-    let is_everything = options.name.is_none() && !options.cases && options.server == ServerName::Tidegate;
+    if options.name.is_none() && !options.cases && options.server == ServerName::Tidegate {
+        return everything(options);
+    }
     let mut counts = Counts::default();
-    if is_everything {
-        terminal::heading("what the tests talk to");
-        install::tests()?;
-        check_sources(&mut counts)?;
-    }
-    if is_everything {
-        unit_tests(None, &mut counts)?;
-    }
     process::be_patient(options.patience);
     let kind = match options.server {
-        ServerName::Tidegate => ServerKind::Tidegate(tidegate(options.binary.as_deref(), is_everything)?),
+        ServerName::Tidegate => ServerKind::Tidegate(tidegate(options.binary.as_deref(), false)?),
         ServerName::Nginx => ServerKind::Nginx(
             paths::program("nginx").ok_or("nginx is not installed: `cargo xtask install bench` does that")?,
         ),
@@ -90,6 +84,72 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     }
     print_counts(counts);
     Ok(counts.failed == 0)
+}
+
+/// All steps. The end-to-end cases run beside the tests of cargo: both wait for servers most of the time.
+fn everything(options: &Options) -> Result<bool, String> {
+    let mut counts = Counts::default();
+    terminal::heading("what the tests talk to");
+    install::tests()?;
+    check_sources(&mut counts)?;
+    let cases = CasesBeside::start(&tidegate(options.binary.as_deref(), true)?, options)?;
+    unit_tests(None, &mut counts)?;
+    terminal::heading("end-to-end cases");
+    add(&mut counts, cases.finish()?);
+    print_counts(counts);
+    Ok(counts.failed == 0)
+}
+
+/// The end-to-end cases in a process of their own, whose output comes when it has ended.
+struct CasesBeside {
+    process: Child,
+    output: thread::JoinHandle<Vec<String>>,
+}
+
+impl CasesBeside {
+    fn start(binary: &Path, options: &Options) -> Result<Self, String> {
+        let this = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
+        let mut command = Command::new(this);
+        command.args(["test", "--cases", "--binary"]).arg(binary);
+        command.args(["--jobs", &options.jobs.to_string(), "--patience", &options.patience.to_string()]);
+        for (is_set, flag) in
+            [(options.keep, "--keep"), (options.verbose, "--verbose"), (options.update_pending, "--update-pending")]
+        {
+            if is_set {
+                command.arg(flag);
+            }
+        }
+        let mut process = command.stdout(Stdio::piped()).spawn().map_err(|e| format!("cannot run the cases: {e}"))?;
+        let output = process.stdout.take().expect("stdout is piped");
+        let output = thread::spawn(move || BufReader::new(output).lines().map_while(Result::ok).collect());
+        Ok(Self { process, output })
+    }
+
+    /// Waits for their end, shows what they said and answers their results.
+    fn finish(mut self) -> Result<Counts, String> {
+        let lines = self.output.join().map_err(|_| "the output of the cases is lost")?;
+        let status = self.process.wait().map_err(|e| format!("cannot wait for the cases: {e}"))?;
+        let mut counts = Counts::default();
+        let mut has_ended = false;
+        for line in &lines {
+            if let Some((passed, failed)) = last_line(line) {
+                (counts.passed, counts.failed, has_ended) = (passed, failed, true);
+            } else if !line.starts_with("== ") {
+                println!("{line}");
+            }
+        }
+        if !has_ended {
+            counts.failed += 1;
+            println!("{} the end-to-end cases have not come to their end: {status}", terminal::red("FAILED"));
+        }
+        Ok(counts)
+    }
+}
+
+/// `3 passed, 1 failed` as (3, 1).
+fn last_line(line: &str) -> Option<(usize, usize)> {
+    let (passed, failed) = line.strip_suffix(" failed")?.split_once(" passed, ")?;
+    Some((passed.parse().ok()?, failed.parse().ok()?))
 }
 
 fn add(counts: &mut Counts, more: Counts) {
@@ -175,6 +235,9 @@ fn unit_tests(name: Option<&str>, counts: &mut Counts) -> Result<(), String> {
     arguments.extend(name);
     if succeeded {
         let mut command = cargo_command(&arguments);
+        // Most tests wait for servers.
+        let threads = thread::available_parallelism().map_or(2, usize::from) * 2;
+        command.env("RUST_TEST_THREADS", threads.to_string());
         let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| format!("cannot run cargo: {e}"))?;
         let output = child.stdout.take().expect("stdout is piped");
         let (sender, lines) = mpsc::channel();
@@ -238,5 +301,7 @@ mod tests {
         let line = "test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
         assert_eq!(test_result(line), Some((3, 1)));
         assert_eq!(test_result("test a ... ok"), None);
+        assert_eq!(last_line("3 passed, 1 failed"), Some((3, 1)));
+        assert_eq!(last_line("2 pending (tests/pending.txt)"), None);
     }
 }
