@@ -1,5 +1,6 @@
 //! The shape of the code: no file and no function grows past what a reader takes in, and no folder of a crate needs
-//! another that needs it.
+//! another that needs it. Where `ARCHITECTURE.md` lists a crate's layers that holds for single files too, and no module needs one
+//! of a higher layer.
 //!
 //! What was there before these rules stands in `tidy.txt`. Entries of that list may shrink and go; none may be added for
 //! new code.
@@ -37,7 +38,7 @@ impl Source {
     }
 }
 
-/// What `tidy.txt` allows: the largest number of lines by file or function, and knots of folders by crate.
+/// What `tidy.txt` allows: the largest number of lines by file or function, and knots of modules by crate.
 #[derive(Default)]
 struct Exceptions {
     files: BTreeMap<String, usize>,
@@ -57,8 +58,8 @@ impl Exceptions {
                 ["function", path, name, lines] => {
                     exceptions.functions.insert(format!("{path} {name}"), number(lines));
                 }
-                ["knot", name, ref folders @ ..] => {
-                    exceptions.knots.insert(name.to_owned(), folders.iter().map(|f| (*f).to_owned()).collect());
+                ["knot", name, ref modules @ ..] => {
+                    exceptions.knots.insert(name.to_owned(), modules.iter().map(|m| (*m).to_owned()).collect());
                 }
                 _ => panic!("tidy.txt: {line}"),
             }
@@ -179,13 +180,13 @@ fn imports(source: &Source) -> BTreeSet<String> {
     names
 }
 
-/// The folders from which imports lead back to them.
+/// The modules from which imports lead back to them.
 fn knotted(imports: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<String> {
-    let leads_back = |folder: &&String| {
-        let (mut seen, mut ahead) = (BTreeSet::new(), vec![*folder]);
+    let leads_back = |module: &&String| {
+        let (mut seen, mut ahead) = (BTreeSet::new(), vec![*module]);
         while let Some(next) = ahead.pop() {
             for import in imports.get(next).into_iter().flatten() {
-                if import == *folder {
+                if import == *module {
                     return true;
                 }
                 if seen.insert(import) {
@@ -198,31 +199,96 @@ fn knotted(imports: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<String> {
     imports.keys().filter(leads_back).cloned().collect()
 }
 
+/// The layers that `ARCHITECTURE.md` states for a crate, lowest first: each line of the list under "The layers of" begins with
+/// the names of modules. Nothing if it states none.
+fn layers_of(name: &str) -> Vec<String> {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the page");
+    let head = format!("### The layers of `{name}`\n");
+    let Some((_, section)) = page.split_once(&head) else { return Vec::new() };
+    let lines = section.lines().take_while(|line| !line.starts_with('#')).filter_map(|line| line.strip_prefix("- "));
+    let names = lines.filter_map(|line| line.split_once(": ")).flat_map(|(names, _)| names.split(", "));
+    names.map(|name| name.trim_matches('`').to_owned()).collect()
+}
+
+/// The modules at the top of a crate with those that each of them names: all modules if `files` are meant too, else those that
+/// are folders.
+fn arrows(name: &str, found: &[Source], files: bool) -> BTreeMap<String, BTreeSet<String>> {
+    let start = format!("crates/{name}/src/");
+    let inside = |source: &Source| source.path.strip_prefix(&start).expect("a source of the crate").to_owned();
+    let module_of = |source: &Source| {
+        let inside = inside(source);
+        inside.split_once('/').map_or(inside.trim_end_matches(".rs"), |(folder, _)| folder).to_owned()
+    };
+    let is_meant = |source: &&Source| files || inside(source).contains('/');
+    let mut modules: BTreeSet<String> = found.iter().filter(is_meant).map(module_of).collect();
+    modules.retain(|module| !["lib", "main"].contains(&module.as_str()));
+    let mut arrows: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for source in found.iter().filter(|source| !source.is_test()) {
+        let Some(module) = modules.get(&module_of(source)) else { continue };
+        let named = imports(source).into_iter().filter(|import| modules.contains(import) && import != module);
+        arrows.entry(module.clone()).or_default().extend(named);
+    }
+    arrows
+}
+
+/// What is wrong with the list of a crate's layers: names that it lacks or has in vain, and arrows that lead up.
+fn against_layers(
+    arrows: &BTreeMap<String, BTreeSet<String>>,
+    layers: &[String],
+    knot: &BTreeSet<String>,
+) -> Vec<String> {
+    let mut faults = Vec::new();
+    let rank = |module: &String| layers.iter().position(|layer| layer == module);
+    for module in arrows.keys().filter(|module| rank(module).is_none()) {
+        faults.push(format!("{module} has no place in the list of ARCHITECTURE.md"));
+    }
+    for layer in layers.iter().filter(|layer| !arrows.contains_key(*layer)) {
+        faults.push(format!("{layer} stands in the list of ARCHITECTURE.md, and is no module"));
+    }
+    for (module, imports) in arrows {
+        let is_excused = |import: &&String| knot.contains(module) && knot.contains(*import);
+        for import in imports.iter().filter(|import| rank(import) > rank(module) && !is_excused(import)) {
+            faults.push(format!("{module} needs {import}, which stands above it in ARCHITECTURE.md"));
+        }
+    }
+    faults
+}
+
 #[test]
-fn folders_of_a_crate_do_not_need_each_other() {
+fn modules_of_a_crate_do_not_need_each_other() {
     let mut allowed = Exceptions::read().knots;
     let mut faults = Vec::new();
     for (name, found) in crates() {
-        let start = format!("crates/{name}/src/");
-        let folder_of = |source: &Source| {
-            let inside = source.path.strip_prefix(&start).expect("a source of the crate");
-            inside.split_once('/').map(|(folder, _)| folder.to_owned())
-        };
-        let folders: BTreeSet<String> = found.iter().filter_map(folder_of).collect();
-        let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for source in found.iter().filter(|source| !source.is_test()) {
-            let module = source.path.strip_prefix(&start).and_then(|path| path.strip_suffix(".rs")).unwrap_or_default();
-            let Some(folder) = folder_of(source).or_else(|| folders.get(module).cloned()) else { continue };
-            let named = imports(source).into_iter().filter(|import| folders.contains(import) && *import != folder);
-            edges.entry(folder.clone()).or_default().extend(named);
+        let layers = layers_of(&name);
+        let arrows = arrows(&name, &found, !layers.is_empty());
+        let (knot, listed) = (knotted(&arrows), allowed.remove(&name).unwrap_or_default());
+        for module in knot.difference(&listed) {
+            faults.push(format!("{name}: {module} needs modules that need it: {:?}", arrows[module]));
         }
-        let (knot, listed) = (knotted(&edges), allowed.remove(&name).unwrap_or_default());
-        for folder in knot.difference(&listed) {
-            faults.push(format!("{name}: {folder} needs folders that need it: {:?}", edges[folder]));
+        for module in listed.difference(&knot) {
+            faults.push(format!("{name}: {module} is free: take it out of xtask/tests/tidy.txt"));
         }
-        for folder in listed.difference(&knot) {
-            faults.push(format!("{name}: {folder} is free: take it out of xtask/tests/tidy.txt"));
+        if !layers.is_empty() {
+            faults
+                .extend(against_layers(&arrows, &layers, &listed).into_iter().map(|fault| format!("{name}: {fault}")));
         }
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+#[test]
+fn an_arrow_that_leads_up_is_found() {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let found = [("low", vec!["high"]), ("high", vec![]), ("new", vec![])];
+    let arrows = found.map(|(module, named)| (module.to_owned(), names(&named).into_iter().collect())).into();
+    let faults = against_layers(&arrows, &names(&["low", "high", "old"]), &BTreeSet::new());
+    assert_eq!(
+        faults,
+        [
+            "new has no place in the list of ARCHITECTURE.md",
+            "old stands in the list of ARCHITECTURE.md, and is no module",
+            "low needs high, which stands above it in ARCHITECTURE.md"
+        ]
+    );
+    assert!(layers_of("tidegate-sql").iter().any(|layer| layer == "store"));
 }

@@ -2,15 +2,17 @@
 //!
 //! It is written as a whole beside the old one, which it then replaces, so that there is always one of them.
 
-use std::{fs, io, path::Path};
+use std::{fs, io, path::Path, sync::Arc};
 
 use tidegate_rows::ServerError;
 
 use crate::{
-    accounts::{State, restore},
+    accounts::{Accounts, State, restore},
+    directory::Directory,
     errors,
     lexer::{self, LexMode, Literals, Normalised},
     parse::{self, Statement},
+    task,
 };
 
 /// Its name in the data directory.
@@ -70,6 +72,38 @@ fn state_of(text: &[u8]) -> Result<State, (usize, String)> {
         let Statement::Account(statement) = parsed.0 else { return Err((line, "not about an account".to_owned())) };
         restore(&mut state, &statement).map_err(|error| (line, error.message))?;
         from = scan.rest;
+    }
+}
+
+impl Accounts {
+    /// Changes accounts; the change is on the disk when this answers. If the caller is not there any more by then, it holds
+    /// all the same.
+    ///
+    /// # Errors
+    /// Those of `change`: then nothing has changed. 1030 if the disk refuses, 1041 if there are too many accounts or grants.
+    pub(crate) fn change<T>(
+        self: &Arc<Self>,
+        directory: &Arc<Directory>,
+        change: impl FnOnce(&mut State) -> Result<T, ServerError>,
+    ) -> Result<T, ServerError> {
+        let changing = task::block_on(Arc::clone(&self.changing).lock_owned()).map_err(|_| errors::interrupted())?;
+        let mut state = State::clone(&self.now());
+        let value = change(&mut state)?;
+        let text = text_of(&state)?;
+        let (accounts, directory) = (Arc::clone(self), Arc::clone(directory));
+        let written = tokio::task::spawn_blocking(move || {
+            let written = directory.write_file(NAME, text.as_bytes());
+            if written.is_ok() {
+                accounts.publish(state);
+            }
+            drop(changing);
+            written
+        });
+        match task::block_on_commit(written) {
+            Ok(Ok(written)) => written.map(|()| value),
+            Ok(Err(_)) => Err(errors::internal("the accounts could not be written")),
+            Err(task::Cancelled) => Err(errors::interrupted()),
+        }
     }
 }
 

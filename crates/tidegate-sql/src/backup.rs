@@ -12,31 +12,18 @@ use tidegate_rows::ServerError;
 
 use crate::{
     engine::Engine,
-    errors, other_programs,
-    store::conn::{Cell, Conn, to_server_error},
-    task, translate,
+    errors,
+    file_names::COPY_SUFFIX,
+    other_programs,
+    store::conn::{Conn, check_file, quote, to_server_error},
+    task,
 };
-
-/// Suffix of a copy that nobody has taken away yet; such files are removed when an engine is opened.
-pub(crate) const SUFFIX: &str = ".copy";
 
 /// Gives the file to its owner alone, and to the disk.
 fn make_durable(path: &Path) -> io::Result<()> {
     let file = File::open(path)?;
     file.set_permissions(fs::Permissions::from_mode(0o600))?;
     file.sync_all()
-}
-
-/// Checks a file from end to end.
-pub(crate) fn check_file(conn: &Conn) -> Result<(), ServerError> {
-    let internal = |error| to_server_error(&error);
-    let mut check = conn.prepare("PRAGMA integrity_check(1)").map_err(internal)?;
-    check.step().map_err(internal)?;
-    match check.cell(0) {
-        Cell::Text(b"ok") => Ok(()),
-        Cell::Text(problem) => Err(errors::corrupt(String::from_utf8_lossy(problem))),
-        _ => Err(errors::corrupt("the check says nothing")),
-    }
 }
 
 impl Engine {
@@ -52,9 +39,9 @@ impl Engine {
         let session = self.session("")?;
         let source = self.inner.schema(schema)?;
         let mut copy = source.path.clone().into_os_string();
-        copy.push(format!("-{}{SUFFIX}", NUMBER.fetch_add(1, Ordering::Relaxed)));
+        copy.push(format!("-{}{COPY_SUFFIX}", NUMBER.fetch_add(1, Ordering::Relaxed)));
         let copy = PathBuf::from(copy);
-        let sql = format!("VACUUM INTO {}", translate::quote(&copy.to_string_lossy()));
+        let sql = format!("VACUUM INTO {}", quote(&copy.to_string_lossy()));
         let ran = task::run(session.env(), sql.as_bytes(), || {
             let conn = Conn::open(&source.path).map_err(|error| to_server_error(&error))?;
             conn.execute(&sql).map_err(|error| to_server_error(&error))?;

@@ -3,12 +3,13 @@
 use std::{collections::HashMap, rc::Rc};
 
 use crate::{
-    exec::{Plan, params::Params, prepared::Prepared},
     lexer::{LiteralKind, Normalised},
-    store::conn::Conn,
+    store::{conn::Conn, prepared::Prepared},
     translate::{
         Inputs,
         literals::{Looked, begins_plainly, value_begins_plainly},
+        params::Params,
+        plan::Plan,
     },
 };
 
@@ -81,6 +82,12 @@ impl std::hash::Hasher for Identity {
 }
 
 impl StatementCache {
+    /// The one of a connection: plans whose statements are prepared there.
+    #[inline]
+    pub(crate) fn of(conn: &mut Conn) -> &mut Self {
+        conn.companion()
+    }
+
     /// Takes the entry for a statement out; it comes back with [`put`](Self::put).
     #[inline]
     pub(crate) fn take(
@@ -170,7 +177,7 @@ impl Entry {
     /// Has the statements that the connection has prepared for the plan, unless it has some already.
     pub(crate) fn prepared_on(&mut self, conn: &mut Conn, hash: u64) {
         if self.stmts.is_empty()
-            && let Some(known) = conn.cache.remove(hash, |entry| Rc::ptr_eq(&entry.plan, &self.plan))
+            && let Some(known) = StatementCache::of(conn).remove(hash, |entry| Rc::ptr_eq(&entry.plan, &self.plan))
         {
             *self = known;
         }
@@ -207,7 +214,7 @@ fn literal<'a>(normalised: &Normalised, sql: &'a [u8], index: usize) -> Option<(
 
 #[cfg(test)]
 mod tests {
-    use crate::{Engine, EngineOptions, Session, store::pool::Pool};
+    use crate::{Engine, EngineOptions, Session, session::pool::Pool};
     use tidegate_rows::{Execute, Statement, json::Json, json::JsonOptions, sink::Collect};
 
     async fn run(session: &mut Session, sql: &str) -> String {

@@ -1,45 +1,37 @@
 //! The shadow catalogue: what MySQL knows about a schema's tables, stored beside them and cached in memory.
 //!
-//! SQLite's own schema has physical names only (`t7`, `c2`); every name that a user sees comes from here. A change is written
-//! in the transaction of the DDL that makes it; [`Catalog`] itself is replaced as a whole. [`views`] shows names to others.
+//! SQLite's own schema has physical names only (`t7`, `c2`); every name that a user sees comes from here. [`Catalog`] is replaced
+//! as a whole. How it comes from the file and gets there is `catalog_file`.
 
+pub(crate) mod changes;
 mod indexes;
-mod load;
 pub(crate) mod references;
-pub(crate) mod views;
 
 use std::{
     collections::BTreeMap,
     sync::{
         Arc,
-        atomic::{AtomicI64, AtomicU64, Ordering},
+        atomic::{AtomicI64, AtomicU64},
     },
 };
 
+use self::changes::Changes;
 use crate::{
-    accounts::Name,
-    parse::KeyKind,
-    program::trigger,
-    store::{
-        conn::{Cell, Conn, SqliteError},
-        statistics::Changes,
-    },
-    value::{Datum, Rep, SqlType, collation::Collation},
+    account_name::Name,
+    column::{Column, Default, same_name},
+    parse::{KeyKind, program::trigger},
+    sql_mode,
+    value::{Rep, collation::Collation},
 };
-
-pub(crate) use load::{load, renewed};
-
-/// Version of the storage format that this code reads and writes.
-pub(crate) const FORMAT_VERSION: i64 = 5;
 
 /// All tables and views of a schema, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
     pub(crate) tables: BTreeMap<String, Arc<Table>>,
     pub(crate) collation: Option<Collation>,
-    /// Numbers of commits up to this one may be in use (`crate::commits`).
+    /// Numbers of commits up to this one may be in use (`crate::schema::commits`).
     pub(crate) commits_reserved: u64,
-    triggers: trigger::Triggers,
+    pub(crate) triggers: trigger::Triggers,
     references: references::References,
 }
 
@@ -103,29 +95,6 @@ pub(crate) struct TableState {
     pub(crate) changes: Changes,
 }
 
-/// A column.
-#[derive(Debug, Clone)]
-pub(crate) struct Column {
-    /// Its physical name is `c` and this number.
-    pub(crate) id: u32,
-    pub(crate) name: String,
-    pub(crate) ty: SqlType,
-    pub(crate) nullable: bool,
-    pub(crate) default: Default,
-    pub(crate) on_update: bool,
-    pub(crate) auto_increment: bool,
-    pub(crate) generated: Option<Generated>,
-    pub(crate) comment: String,
-}
-
-/// How the values of a generated column come about.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Generated {
-    pub(crate) text: String,
-    /// STORED rather than VIRTUAL: only for show, both are stored.
-    pub(crate) stored: bool,
-}
-
 /// A CHECK constraint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Check {
@@ -133,22 +102,6 @@ pub(crate) struct Check {
     pub(crate) text: String,
     /// The number of the column whose definition holds it.
     pub(crate) column: Option<u32>,
-}
-
-/// The default value of a column.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Default {
-    None,
-    Null,
-    /// The text as written, quoted or a number, and the stored value.
-    Literal {
-        text: String,
-        quoted: bool,
-        value: Datum,
-    },
-    Now,
-    /// An expression, evaluated for each row.
-    Expression(String),
 }
 
 /// An index.
@@ -182,6 +135,11 @@ pub(crate) struct ForeignKey {
 }
 
 impl Catalog {
+    /// One without tables.
+    pub(crate) fn new(collation: Option<Collation>, commits_reserved: u64) -> Self {
+        Self { collation, commits_reserved, ..Self::default() }
+    }
+
     /// The table or view with a name.
     pub(crate) fn table(&self, name: &str) -> Option<&Arc<Table>> {
         self.tables.get(name)
@@ -270,7 +228,7 @@ impl Table {
 
     /// The `sql_mode` by which the text of a view is read.
     pub(crate) fn view_mode(&self) -> u64 {
-        crate::variables::parse_sql_mode(&self.engine).unwrap_or(0)
+        sql_mode::parse(&self.engine).unwrap_or(0)
     }
 
     /// As whom the text of a view is run.
@@ -331,7 +289,7 @@ impl Table {
     fn foreign_key_sql(&self, key: &ForeignKey) -> String {
         let columns: Vec<String> = key.columns.iter().map(|id| format!("c{id}")).collect();
         // An update of rows that changes other rows of their own table is refused, as InnoDB does.
-        let of_itself = crate::ddl::parent_id(key) == Some(self.id);
+        let of_itself = parent_id(key) == Some(self.id);
         let on_update = if of_itself { "RESTRICT" } else { &key.on_update };
         // `table` and `references` are physical names once the key has been resolved (see `ddl`).
         format!(
@@ -345,209 +303,7 @@ impl Table {
     }
 }
 
-impl Column {
-    /// SQLite's type and collation.
-    pub(crate) fn storage(&self) -> String {
-        match self.ty.rep() {
-            Rep::Int | Rep::Datetime | Rep::Timestamp | Rep::Time | Rep::Enum => "INTEGER".into(),
-            Rep::Uint | Rep::Set => "ANY".into(),
-            Rep::Real => "REAL".into(),
-            Rep::Dec | Rep::Blob | Rep::Fixed(_) | Rep::Null | Rep::Number => "BLOB".into(),
-            Rep::Text => format!("TEXT COLLATE {}", self.ty.collation.sqlite_name()),
-        }
-    }
-}
-
-/// Whether two names of columns, aliases or indexes are the same.
-pub(crate) fn same_name(a: &str, b: &str) -> bool {
-    a.eq_ignore_ascii_case(b) || (!(a.is_ascii() && b.is_ascii()) && a.to_lowercase() == b.to_lowercase())
-}
-
-const TABLES: &str = "\
-CREATE TABLE IF NOT EXISTS tg_meta (name TEXT PRIMARY KEY, value ANY) STRICT;
-CREATE TABLE IF NOT EXISTS tg_table (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, engine TEXT NOT NULL, \
- collation INTEGER NOT NULL, comment TEXT NOT NULL, created INTEGER NOT NULL, view TEXT, next_column INTEGER NOT NULL, \
- next_auto ANY) STRICT;
-CREATE TABLE IF NOT EXISTS tg_column (table_id INTEGER NOT NULL, id INTEGER NOT NULL, position INTEGER NOT NULL, \
- name TEXT NOT NULL, type TEXT NOT NULL, json INTEGER NOT NULL, collation INTEGER NOT NULL, nullable INTEGER NOT NULL, \
- default_kind INTEGER NOT NULL, default_text TEXT, default_value ANY, on_update INTEGER NOT NULL, auto INTEGER NOT NULL, \
- comment TEXT NOT NULL, PRIMARY KEY (table_id, id)) STRICT;
-CREATE TABLE IF NOT EXISTS tg_index (table_id INTEGER NOT NULL, id INTEGER NOT NULL, position INTEGER NOT NULL, \
- name TEXT NOT NULL, kind INTEGER NOT NULL, parts TEXT NOT NULL, comment TEXT NOT NULL, PRIMARY KEY (table_id, id)) STRICT;
-CREATE TABLE IF NOT EXISTS tg_foreign_key (table_id INTEGER NOT NULL, position INTEGER NOT NULL, name TEXT NOT NULL, \
- columns TEXT NOT NULL, parent TEXT NOT NULL, parent_columns TEXT NOT NULL, on_delete TEXT NOT NULL, \
- on_update TEXT NOT NULL, PRIMARY KEY (table_id, position)) STRICT;
-";
-
-/// What format 2 added.
-const CHECKS: &str = "\
-CREATE TABLE IF NOT EXISTS tg_check (table_id INTEGER NOT NULL, position INTEGER NOT NULL, name TEXT NOT NULL, \
- text TEXT NOT NULL, column_id INTEGER, PRIMARY KEY (table_id, position)) STRICT;";
-
-/// Creates the catalogue's tables in a new file.
-///
-/// # Errors
-/// SQLite's.
-pub(crate) fn initialise(conn: &mut Conn, collation: Collation) -> Result<(), SqliteError> {
-    conn.begin_immediate()?;
-    let result = (|| {
-        conn.execute(TABLES)?;
-        conn.execute(CHECKS)?;
-        conn.execute(views::TABLE)?;
-        conn.execute(trigger::TABLE)?;
-        let mut set = conn.prepare("INSERT INTO tg_meta VALUES (?1, ?2)")?;
-        for (name, value) in
-            [("format", FORMAT_VERSION), ("collation_version", 1), ("collation", i64::from(collation.0))]
-        {
-            set.bind(1, Cell::Text(name.as_bytes()))?;
-            set.bind(2, Cell::Int(value))?;
-            set.run()?;
-        }
-        Ok(())
-    })();
-    match result {
-        Ok(()) => conn.commit(),
-        Err(error) => {
-            conn.rollback();
-            Err(error)
-        }
-    }
-}
-
-/// Writes a table's entry anew, inside of the caller's transaction.
-///
-/// # Errors
-/// SQLite's.
-pub(crate) fn store(conn: &Conn, table: &Table) -> Result<(), SqliteError> {
-    remove(conn, table.id)?;
-    let insert = |sql: &str, values: &[Datum]| -> Result<(), SqliteError> {
-        let mut stmt = conn.prepare(sql)?;
-        for (index, value) in values.iter().enumerate() {
-            stmt.bind(index + 1, value.as_cell())?;
-        }
-        stmt.run()
-    };
-    let flag = |flag: bool| Datum::Int(i64::from(flag));
-    insert(
-        "INSERT INTO tg_table VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-        &[
-            Datum::Int(table.id),
-            Datum::text(&table.name),
-            Datum::text(&table.engine),
-            Datum::Int(i64::from(table.collation.0)),
-            Datum::text(&table.comment),
-            Datum::Int(table.created),
-            table.view.as_ref().map_or(Datum::Null, Datum::text),
-            Datum::Int(i64::from(table.next_column_id)),
-            Datum::from_u64(
-                table.state.next_auto.load(Ordering::Acquire).max(table.state.stored_auto.load(Ordering::Acquire)),
-            ),
-        ],
-    )?;
-    for (position, column) in table.columns.iter().enumerate() {
-        let (kind, spelled, value) = match &column.default {
-            _ if column.generated.is_some() => {
-                let generated = column.generated.as_ref();
-                let kind = if generated.is_some_and(|generated| generated.stored) { 7 } else { 6 };
-                (kind, generated.map_or(Datum::Null, |generated| Datum::text(&generated.text)), Datum::Null)
-            }
-            Default::Expression(text) => (5, Datum::text(text), Datum::Null),
-            Default::None => (0, Datum::Null, Datum::Null),
-            Default::Null => (1, Datum::Null, Datum::Null),
-            Default::Literal { text, quoted, value } => (if *quoted { 2 } else { 3 }, Datum::text(text), value.clone()),
-            Default::Now => (4, Datum::Null, Datum::Null),
-        };
-        insert(
-            "INSERT INTO tg_column VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
-            &[
-                Datum::Int(table.id),
-                Datum::Int(i64::from(column.id)),
-                Datum::Int(position as i64),
-                Datum::text(&column.name),
-                Datum::text(column.ty.sql_name()),
-                flag(column.ty.base == crate::value::Base::Json),
-                Datum::Int(i64::from(column.ty.collation.0)),
-                flag(column.nullable),
-                Datum::Int(kind),
-                spelled,
-                value,
-                flag(column.on_update),
-                flag(column.auto_increment),
-                Datum::text(&column.comment),
-            ],
-        )?;
-    }
-    for (position, index) in table.indexes.iter().enumerate() {
-        let parts: Vec<String> = index.parts.iter().map(IndexPart::write).collect();
-        insert(
-            "INSERT INTO tg_index VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            &[
-                Datum::Int(table.id),
-                Datum::Int(index.id),
-                Datum::Int(position as i64),
-                Datum::text(&index.name),
-                Datum::Int(match index.kind {
-                    KeyKind::Plain => 0,
-                    KeyKind::Unique => 1,
-                    KeyKind::Primary => 2,
-                    KeyKind::Fulltext => 3,
-                }),
-                Datum::text(parts.join(",")),
-                Datum::text(&index.comment),
-            ],
-        )?;
-    }
-    for (position, check) in table.checks.iter().enumerate() {
-        insert(
-            "INSERT INTO tg_check VALUES (?1, ?2, ?3, ?4, ?5)",
-            &[
-                Datum::Int(table.id),
-                Datum::Int(position as i64),
-                Datum::text(&check.name),
-                Datum::text(&check.text),
-                check.column.map_or(Datum::Null, |id| Datum::Int(i64::from(id))),
-            ],
-        )?;
-    }
-    for (position, key) in table.foreign_keys.iter().enumerate() {
-        let columns: Vec<String> = key.columns.iter().map(u32::to_string).collect();
-        insert(
-            "INSERT INTO tg_foreign_key VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-            &[
-                Datum::Int(table.id),
-                Datum::Int(position as i64),
-                Datum::text(&key.name),
-                Datum::text(columns.join(",")),
-                Datum::text(&key.table),
-                Datum::text(key.references.join("\u{1}")),
-                Datum::text(&key.on_delete),
-                Datum::text(&key.on_update),
-            ],
-        )?;
-    }
-    Ok(())
-}
-
-/// Sets the collation that new tables get, inside of the caller's transaction.
-///
-/// # Errors
-/// SQLite's.
-pub(crate) fn set_collation(conn: &Conn, collation: Collation) -> Result<(), SqliteError> {
-    let id = collation.0;
-    conn.execute(&format!(
-        "INSERT INTO tg_meta VALUES ('collation', {id}) ON CONFLICT (name) DO UPDATE SET value = {id}"
-    ))
-}
-
-/// Removes a table's entry, inside of the caller's transaction.
-///
-/// # Errors
-/// SQLite's.
-pub(crate) fn remove(conn: &Conn, id: i64) -> Result<(), SqliteError> {
-    conn.note_redefined(id);
-    conn.execute(&format!(
-        "DELETE FROM tg_table WHERE id = {id}; DELETE FROM tg_column WHERE table_id = {id}; \
-         DELETE FROM tg_index WHERE table_id = {id}; DELETE FROM tg_foreign_key WHERE table_id = {id}; \
-         DELETE FROM tg_check WHERE table_id = {id}"
-    ))
+/// The number of the table that a foreign key refers to.
+pub(crate) fn parent_id(key: &ForeignKey) -> Option<i64> {
+    key.table.split('\u{0}').nth(1)?.strip_prefix('t')?.parse().ok()
 }

@@ -6,14 +6,15 @@ use std::{
 };
 
 use crate::{
-    catalog::{Column, Table},
-    exec::Out,
+    catalog::Table,
+    column::Column,
     store::{
         conn::Cell,
         keys::{Difference, Row},
     },
     value::{
         Base, Datum, Rep, Val,
+        out::Out,
         temporal::{Datetime, day_number},
     },
 };

@@ -17,7 +17,7 @@ use std::{
 
 use tidegate_rows::ServerError;
 
-use crate::{accounts::Name, errors};
+use crate::{account_name::Name, errors};
 
 /// Bytes of a statement's text that others can read about.
 const INFO_BYTES_MAX: usize = 64 << 10;

@@ -6,9 +6,9 @@
 use std::borrow::Cow;
 
 use crate::{
-    catalog::Column,
+    column::Column,
+    env::Env,
     errors,
-    session::Env,
     value::{
         Base, Datum, Rep, SqlType, Val,
         decimal::{Decimal, PRECISION_MAX, pow10},
@@ -310,9 +310,9 @@ impl Target<'_> {
         let mode = self.env.sql_mode.get();
         let allowed = parsed.filter(|moment| {
             if moment.is_zero_date() {
-                mode & crate::variables::NO_ZERO_DATE == 0 || !self.strict
+                mode & crate::sql_mode::NO_ZERO_DATE == 0 || !self.strict
             } else {
-                !moment.has_zero() || mode & crate::variables::NO_ZERO_IN_DATE == 0
+                !moment.has_zero() || mode & crate::sql_mode::NO_ZERO_IN_DATE == 0
             }
         });
         let Some(moment) = allowed else {
@@ -333,7 +333,7 @@ impl Target<'_> {
                 if moment == Datetime::default() {
                     return Ok(Datum::Int(0));
                 }
-                match crate::session::local_to_timestamp(moment.truncate(ty.decimals))
+                match crate::value::local::local_to_timestamp(moment.truncate(ty.decimals))
                     .filter(|micros| TIMESTAMPS.contains(micros))
                 {
                     Some(micros) => micros,

@@ -3,14 +3,13 @@
 mod alter;
 mod create;
 mod define;
-pub(crate) mod fulltext;
+mod fulltext;
 mod keys;
 mod physical;
 mod rename;
-pub(crate) mod temporary;
+mod temporary;
+mod trigger;
 mod view_columns;
-
-pub(crate) use define::parent_id;
 
 use std::{
     collections::BTreeSet,
@@ -20,22 +19,19 @@ use std::{
 use tidegate_rows::{QueryError, ServerError, Sink};
 
 use crate::{
-    accounts::{Access, Name, Privileges, Who},
+    account_name::Name,
+    accounts::{Access, Privileges},
+    cache::StatementCache,
     catalog::{self, Catalog, Definer, Table, TableState},
-    commits::Reservation,
-    engine::Schema,
-    errors,
-    exec::params::Text,
-    parse::{self, Statement, TableName},
-    program,
-    session::{Core, acquire_unused},
-    store::{
-        conn::{Cell, Conn, SqliteError, Step, to_server_error},
-        pool::Pool,
-    },
-    translate::{Translator, select::Wanted},
-    value::collation::Collation,
-    variables,
+    catalog_file, errors,
+    parse::{self, Statement, TableName, account::Who},
+    schema::{Schema, commits::Reservation},
+    session::{Core, acquire_unused, pool::Pool},
+    sql_mode,
+    store::conn::{Cell, Conn, SqliteError, Step, to_server_error},
+    temporary_name,
+    translate::{Translator, params::Text},
+    value::collation::{Collation, collation_of},
 };
 
 type Res<T> = Result<T, ServerError>;
@@ -76,11 +72,11 @@ pub(crate) fn run(
         Statement::CreateTable(create) => return create::create_table(core, *create, text.sql, more, sink),
         Statement::DropTable { tables, if_exists, temporary } => drop_some_tables(core, tables, if_exists, temporary)?,
         Statement::CreateTrigger(create) => {
-            program::create::create(core, &create)?;
+            trigger::create(core, &create)?;
             0
         }
         Statement::DropProgram { kind: "TRIGGER", name, if_exists } => {
-            program::create::drop(core, &name, if_exists)?;
+            trigger::drop(core, &name, if_exists)?;
             0
         }
         Statement::DropProgram { kind, name, if_exists } => {
@@ -91,7 +87,7 @@ pub(crate) fn run(
         Statement::Truncate(name) => truncate(core, &core.actual(&name))?,
         Statement::AlterTable { table, items } => {
             let table = core.actual(&table);
-            if temporary::is_hidden(&table.name)
+            if temporary_name::is_hidden(&table.name)
                 && items.iter().any(|item| matches!(item, parse::AlterItem::RenameTable(_)))
             {
                 return Err(errors::unsupported("renaming a temporary table").into());
@@ -120,7 +116,7 @@ fn alter_database(core: &Core, name: Option<&str>, charset: Option<&str>, collat
     };
     change(core, &schema, &[], |conn, catalog| {
         let known = catalog.collation.unwrap_or(Collation::DEFAULT);
-        catalog::set_collation(conn, collation_of(charset, collation, known)?).map_err(internal)
+        catalog_file::set_collation(conn, collation_of(charset, collation, known)?).map_err(internal)
     })?;
     Ok(1)
 }
@@ -148,25 +144,6 @@ fn drop_database(core: &mut Core, name: &str, if_exists: bool) -> Res<u64> {
             Ok(0)
         }
         None => Err(errors::no_database_to_drop(name)),
-    }
-}
-
-/// The collation that a character set and a collation name together.
-///
-/// # Errors
-/// 1115, 1273; 1253 if they do not fit.
-pub(super) fn collation_of(charset: Option<&str>, collation: Option<&str>, otherwise: Collation) -> Res<Collation> {
-    let by_charset =
-        charset.map(|name| Collation::of_charset(name).ok_or_else(|| errors::unknown_charset(name))).transpose()?;
-    match collation {
-        Some(name) => {
-            let found = Collation::by_name(name).ok_or_else(|| errors::unknown_collation(name))?;
-            if let Some(by_charset) = by_charset.filter(|by_charset| by_charset.charset() != found.charset()) {
-                return Err(errors::collation_charset(name, by_charset.charset()));
-            }
-            Ok(found)
-        }
-        None => Ok(by_charset.unwrap_or(otherwise)),
     }
 }
 
@@ -202,7 +179,7 @@ pub(super) fn change<T>(
     conn.take_redefined();
     let result = (|| {
         conn.begin_immediate().map_err(internal)?;
-        catalog::views::hide(&conn).map_err(internal)?;
+        catalog_file::views::hide(&conn).map_err(internal)?;
         temporary::sweep(&conn, &catalog, schema)?;
         let value = change(&mut conn, &catalog)?;
         let reserved = schema.commits.reserve(&mut conn)?;
@@ -217,7 +194,7 @@ pub(super) fn change<T>(
         conn.rollback();
     }
     conn.enforce_foreign_keys(true);
-    conn.cache.clear();
+    StatementCache::of(&mut conn).clear();
     if result.is_ok() {
         // Before others plan by the new definitions: snapshots of before are not to be read by them.
         let names = tables.iter().filter_map(|name| catalog.table(name));
@@ -313,7 +290,7 @@ fn drop_some_tables(core: &mut Core, names: Vec<TableName>, if_exists: bool, tem
     let mut others = Vec::new();
     for name in names {
         let actual = core.actual(&name);
-        if !temporary::is_hidden(&actual.name) {
+        if !temporary_name::is_hidden(&actual.name) {
             others.push(name);
             continue;
         }
@@ -400,10 +377,9 @@ fn is_still_there(catalog: &Catalog, table: &Table) -> bool {
 
 /// A table, other than itself, with a foreign key to this one.
 fn child_of(catalog: &Catalog, parent: i64) -> Option<&Arc<Table>> {
-    catalog
-        .tables
-        .values()
-        .find(|other| other.id != parent && other.foreign_keys.iter().any(|key| define::parent_id(key) == Some(parent)))
+    catalog.tables.values().find(|other| {
+        other.id != parent && other.foreign_keys.iter().any(|key| catalog::parent_id(key) == Some(parent))
+    })
 }
 
 /// Whether the table was still there behind the wait for the lock.
@@ -420,8 +396,8 @@ fn drop_table(core: &Core, schema: &Arc<Schema>, table: &Arc<Table>) -> Res<bool
             conn.execute(&format!("DROP TABLE t{}", table.id)).map_err(internal)?;
             fulltext::remove_all(conn, table)?;
         }
-        catalog::remove(conn, table.id).map_err(internal)?;
-        program::trigger::remove_of_table(conn, table.id).map_err(internal)?;
+        catalog_file::remove(conn, table.id).map_err(internal)?;
+        catalog_file::triggers::remove_of_table(conn, table.id).map_err(internal)?;
         Ok(true)
     })
 }
@@ -456,7 +432,7 @@ fn truncate(core: &mut Core, name: &TableName) -> Res<u64> {
 ///
 /// # Errors
 /// 1227.
-pub(crate) fn definer_of(core: &Core, definer: Option<&Who>, is_invoker: bool) -> Res<Definer> {
+fn definer_of(core: &Core, definer: Option<&Who>, is_invoker: bool) -> Res<Definer> {
     let access = core.env.access();
     let name = match definer {
         None | Some(Who::Current) => access.name.clone(),
@@ -484,7 +460,7 @@ fn create_view(
     check_name(&name.name)?;
     let schema = schema_of(core, name)?;
     // The view must mean something now; what its columns are is asked again at each use.
-    let mode = core.env.statement_mode() & variables::READING;
+    let mode = core.env.statement_mode() & sql_mode::READING;
     let described = describe_view(core, &text, mode, &schema)?;
     if !columns.is_empty() && columns.len() != described.len() {
         return Err(errors::view_columns());
@@ -510,7 +486,7 @@ fn create_view(
             indexes: Vec::new(),
             foreign_keys: Vec::new(),
             checks: Vec::new(),
-            engine: variables::sql_mode_text(mode),
+            engine: sql_mode::text_of(mode),
             collation: Collation::DEFAULT,
             comment: Table::view_comment(definer),
             created: core.env.now_micros() / 1_000_000,
@@ -518,7 +494,7 @@ fn create_view(
             next_column_id: 1,
             state: Arc::new(TableState::default()),
         };
-        catalog::store(conn, &table).map_err(internal)
+        catalog_file::store(conn, &table).map_err(internal)
     })?;
     Ok(0)
 }
@@ -530,62 +506,13 @@ fn describe_view(
     mode: u64,
     schema: &Arc<Schema>,
 ) -> Res<Vec<crate::translate::select::RelColumn>> {
-    let session = crate::translate::Session::new(&core.engine, Some(schema), &core.env);
+    let session = crate::translate::Session::new(&core.engine, &core.above.library, Some(schema), &core.env);
     let temporary = session.inputs.temporary;
     let mut translator = Translator::new(session, &[], &[], (&[], &[]), &[]);
     let rel = translator.view_over("", text, mode, schema, false, temporary)?;
     match translator.read_names.iter().find(|(_, name)| core.env.owns_temporary(name)) {
-        Some((_, name)) => Err(errors::view_of_temporary(temporary::shown(name))),
+        Some((_, name)) => Err(errors::view_of_temporary(temporary_name::shown(name))),
         None => Ok(rel.columns),
-    }
-}
-
-impl Translator<'_> {
-    /// Translates the text of a view, which is read by the `sql_mode` that it was made under; with the row ids behind its columns
-    /// if somebody wants to lock its rows.
-    ///
-    /// # Errors
-    /// What the text says now: its tables may have gone.
-    pub(crate) fn view(
-        &mut self,
-        view: &Table,
-        text: &str,
-        schema: &Arc<Schema>,
-        shows_row_ids: bool,
-    ) -> Res<crate::translate::select::Rel> {
-        let within = self.access_within(view)?;
-        let access = std::mem::replace(&mut self.access, within);
-        // A view's tables are never temporary ones, whatever the session has under their names.
-        let rel = self.view_over(&view.name, text, view.view_mode(), schema, shows_row_ids, 0);
-        self.access = access;
-        rel.map_err(|error| Self::view_error(error, schema, view))
-    }
-
-    /// The same over a set of temporary tables.
-    fn view_over(
-        &mut self,
-        name: &str,
-        text: &str,
-        mode: u64,
-        schema: &Arc<Schema>,
-        shows_row_ids: bool,
-        temporary: u64,
-    ) -> Res<crate::translate::select::Rel> {
-        let mut session = self.session.within(Some(schema));
-        session.inputs.temporary = temporary;
-        session.inputs.sql_mode = variables::reading_as(session.inputs.sql_mode, mode);
-        // In a view `\` escapes whatever the mode.
-        session.inputs.like_escapes = true;
-        let concat = session.inputs.has(variables::PIPES_AS_CONCAT);
-        let mode = session.inputs.lex_mode();
-        let (statement, tokens) = parse::parse(text.as_bytes(), 0, mode, concat, crate::lexer::Literals::Inline)?;
-        let Statement::Query(query) = statement else { return Err(errors::syntax(text)) };
-        self.in_view(name, |outer| {
-            outer.with_text(session, text.as_bytes(), &tokens, |inner| {
-                inner.locks.shows_row_ids = shows_row_ids;
-                inner.query(&query, None, Wanted::Any)
-            })
-        })
     }
 }
 

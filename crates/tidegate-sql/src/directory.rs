@@ -7,43 +7,27 @@
 //! a new [`Schema`] that has nothing in common with the lost one but the name.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    ffi::CString,
+    collections::BTreeMap,
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
     os::{
         fd::AsRawFd,
-        unix::{
-            ffi::OsStrExt,
-            fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
-        },
+        unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     },
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard},
 };
 
 use crate::{
-    backup,
-    catalog::{self, Catalog},
-    commits::Commits,
-    engine::{Durability, OpenError, Settings},
-    errors,
-    file_names::{file_of_schema, file_to_restore, schema_of_file},
-    redefinition::Redefinition,
-    row_locks::RowLocks,
+    catalog_file, errors,
+    file_names::{COPY_SUFFIX, file_of_schema, file_to_restore, schema_of_file},
+    schema::{Schema, is_virtual},
+    settings::{OpenError, Settings},
     store::{
-        background::SyncState,
-        conn::{Conn, to_server_error},
+        conn::{Conn, check_file, to_server_error},
         identity::Identity,
-        pool::Pool,
-        readers::Readers,
         vfs,
-        writer::WriteLock,
     },
-    table_locks::TableLocks,
     value::collation::Collation,
 };
 use tidegate_rows::ServerError;
@@ -60,16 +44,19 @@ pub(crate) struct Directory {
     /// The lock file. Whoever holds it may make and remove schemas, or look what has become of the directory.
     lock: Mutex<File>,
     settings: Arc<Settings>,
+    /// Has the caller's thread close its idle connections to schemas that are closed.
+    let_go: fn(),
 }
 
 type Schemas = BTreeMap<String, Arc<Schema>>;
 
 impl Directory {
-    /// Opens a data directory, made if there is none, and takes its lock.
+    /// Opens a data directory, made if there is none, and takes its lock. `let_go` has the thread that calls it close its idle
+    /// connections to schemas that are closed.
     ///
     /// # Errors
     /// [`OpenError::Io`], [`OpenError::Locked`].
-    pub(crate) fn open(path: &Path, settings: &Arc<Settings>) -> Result<Self, OpenError> {
+    pub(crate) fn open(path: &Path, settings: &Arc<Settings>, let_go: fn()) -> Result<Self, OpenError> {
         let failed = |source| OpenError::Io { path: path.to_owned(), source };
         // What stands in the tables is nobody else's business.
         fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
@@ -77,7 +64,7 @@ impl Directory {
         let lock = lock(&path)?;
         let schemas = schemas_in(&path, &BTreeMap::new(), settings);
         let schemas = schemas.map_err(|source| OpenError::Io { path: path.clone(), source })?;
-        Ok(Self { path, schemas: RwLock::new(schemas), lock: Mutex::new(lock), settings: Arc::clone(settings) })
+        Ok(Self { path, schemas: RwLock::new(schemas), lock: Mutex::new(lock), settings: Arc::clone(settings), let_go })
     }
 
     /// The engine closes.
@@ -85,7 +72,7 @@ impl Directory {
         for schema in self.all().values() {
             schema.close();
         }
-        Pool::purge();
+        (self.let_go)();
     }
 
     fn all(&self) -> RwLockReadGuard<'_, Schemas> {
@@ -194,7 +181,7 @@ impl Directory {
             return if if_not_exists { Ok(false) } else { Err(errors::database_exists(name)) };
         }
         let mut conn = Conn::create(&path).map_err(|error| to_server_error(&error))?;
-        catalog::initialise(&mut conn, collation).map_err(|error| to_server_error(&error))?;
+        catalog_file::initialise(&mut conn, collation).map_err(|error| to_server_error(&error))?;
         drop(conn);
         let mut log = path.clone().into_os_string();
         log.push("-wal");
@@ -224,10 +211,10 @@ impl Directory {
         }
         let copy = self.path.join(file_to_restore(name));
         let conn = Conn::open(&copy).map_err(|error| to_server_error(&error))?;
-        if catalog::load(&conn, None)?.is_none() {
+        if catalog_file::load(&conn, None)?.is_none() {
             return Err(errors::corrupt("the file is no copy of a schema"));
         }
-        backup::check_file(&conn)?;
+        check_file(&conn)?;
         drop(conn);
         let beside = |path: &Path, suffix: &str| {
             let mut name = path.as_os_str().to_owned();
@@ -285,7 +272,7 @@ impl Directory {
             return Ok(None);
         }
         schema.close();
-        Pool::purge();
+        (self.let_go)();
         for suffix in ["", "-wal", "-shm"] {
             let mut path = schema.path.clone().into_os_string();
             path.push(suffix);
@@ -323,218 +310,12 @@ fn schemas_in(path: &Path, known: &Schemas, settings: &Arc<Settings>) -> io::Res
                 None => Arc::new(Schema::new(name.clone(), entry.path(), settings)),
             };
             schemas.insert(name, schema);
-        } else if file.ends_with(backup::SUFFIX) {
+        } else if file.ends_with(COPY_SUFFIX) {
             // A copy that nobody took away before the process ended; the next one tries again if this fails.
             let _ = fs::remove_file(entry.path());
         }
     }
     Ok(schemas)
-}
-
-static NEXT_SCHEMA: AtomicU64 = AtomicU64::new(1);
-
-/// One schema: a file, its catalogue and its write lock.
-pub(crate) struct Schema {
-    /// Unique in the process.
-    pub(crate) id: u64,
-    pub(crate) name: String,
-    pub(crate) path: PathBuf,
-    pub(crate) writer: Arc<WriteLock>,
-    pub(crate) table_locks: Arc<TableLocks>,
-    /// What open transactions have locked.
-    pub(crate) rows: Arc<RowLocks>,
-    pub(crate) sync: SyncState,
-    pub(crate) readers: Readers,
-    /// The thread for statistics is about to look at it.
-    pub(crate) statistics_wanted: AtomicBool,
-    /// That thread has been told of it once: it may have tables without statistics.
-    pub(crate) statistics_begun: AtomicBool,
-    /// There are tables that the file does not show to other programs.
-    pub(crate) views_wanted: AtomicBool,
-    /// Since the catalogue was read: connections come and go, but the file stays the one that it was read from.
-    anchor: OnceLock<Option<vfs::Anchor>>,
-    catalog: Mutex<Option<Arc<Catalog>>>,
-    /// Changes with every DDL; part of the statement cache's key.
-    version: AtomicU64,
-    pub(crate) redefinition: Redefinition,
-    closed: AtomicBool,
-    /// Closed because its files are not where they were.
-    lost: AtomicBool,
-    pub(crate) commits: Commits,
-    settings: Arc<Settings>,
-}
-
-impl Schema {
-    fn new(name: String, path: PathBuf, settings: &Arc<Settings>) -> Self {
-        Self {
-            settings: Arc::clone(settings),
-            id: NEXT_SCHEMA.fetch_add(1, Ordering::Relaxed),
-            name,
-            path,
-            writer: Arc::default(),
-            table_locks: Arc::default(),
-            rows: Arc::default(),
-            sync: SyncState::default(),
-            readers: Readers::default(),
-            statistics_wanted: AtomicBool::new(false),
-            statistics_begun: AtomicBool::new(false),
-            views_wanted: AtomicBool::new(false),
-            anchor: OnceLock::new(),
-            catalog: Mutex::default(),
-            version: AtomicU64::new(1),
-            redefinition: Redefinition::default(),
-            closed: AtomicBool::new(false),
-            lost: AtomicBool::new(false),
-            commits: Commits::default(),
-        }
-    }
-
-    /// The schema of the same name in the file that has come to stand at the path.
-    fn anew(&self) -> Arc<Self> {
-        Arc::new(Self::new(self.name.clone(), self.path.clone(), &self.settings))
-    }
-
-    /// Connections that are open write no more; those that are opened from now on have nothing in common with them.
-    fn forget_file(&self) {
-        if let Ok(path) = CString::new(self.path.as_os_str().as_bytes()) {
-            vfs::forget(&path);
-        }
-    }
-
-    fn close(&self) {
-        self.closed.store(true, Ordering::Release);
-        self.commits.end();
-    }
-
-    /// The moment at which its commits are acknowledged.
-    pub(crate) fn durability(&self) -> Durability {
-        self.settings.durability()
-    }
-
-    /// Gives the schema up: its files are not where they were.
-    pub(crate) fn lose(&self) {
-        // Those of a dropped schema are gone because it was: it was closed before.
-        if self.is_closed() || self.lost.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        self.close();
-        self.forget_file();
-        self.sync.fail();
-        let directory = self.path.parent().unwrap_or(&self.path).display();
-        let name = &self.name;
-        self.settings.report(&format!(
-            "the files of schema \"{name}\" were removed from \"{directory}\" or replaced while they were open: its statements \
-             fail until they are there again"
-        ));
-    }
-
-    /// Gives the schema up if its files are not where they were; answers whether they are.
-    pub(crate) fn is_in_place(&self) -> bool {
-        let is_there = CString::new(self.path.as_os_str().as_bytes()).is_ok_and(|path| vfs::is_in_place(&path));
-        if !is_there {
-            self.lose();
-        }
-        is_there
-    }
-
-    /// Whether a statement may write.
-    ///
-    /// # Errors
-    /// 1049 or 1030 when the schema was dropped or lost, 1290 after a failed sync.
-    #[inline]
-    pub(crate) fn may_write(&self) -> Result<(), ServerError> {
-        if self.is_closed() {
-            return Err(self.why_closed());
-        }
-        if self.sync.has_failed() { Err(errors::read_only()) } else { Ok(()) }
-    }
-
-    /// Whether its files are not where they were.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Acquire)
-    }
-
-    /// Why a closed schema takes no statement.
-    #[cold]
-    pub(crate) fn why_closed(&self) -> ServerError {
-        if self.is_lost() { errors::schema_is_gone(&self.name) } else { errors::unknown_database(&self.name) }
-    }
-
-    /// Whether the schema has been dropped or lost, or its engine closed.
-    #[inline]
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
-    }
-
-    /// The number that changes with every DDL.
-    #[inline]
-    pub(crate) fn version(&self) -> u64 {
-        self.version.load(Ordering::Acquire)
-    }
-
-    /// The catalogue, read from the file at first use.
-    ///
-    /// # Errors
-    /// A format from another version, storage errors.
-    pub(crate) fn catalog(&self) -> Result<Arc<Catalog>, ServerError> {
-        let mut catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(catalog) = catalog.as_ref() {
-            return Ok(Arc::clone(catalog));
-        }
-        if self.is_closed() {
-            return Err(self.why_closed());
-        }
-        let mut conn = Conn::open(&self.path).map_err(|error| to_server_error(&error))?;
-        let loaded = match catalog::load(&conn, None)? {
-            Some(loaded) => loaded,
-            None => {
-                // The process ended between creating the file and its catalogue.
-                catalog::initialise(&mut conn, Collation::DEFAULT).map_err(|error| to_server_error(&error))?;
-                Catalog::default()
-            }
-        };
-        self.anchor.get_or_init(|| vfs::anchor(&CString::new(self.path.as_os_str().as_bytes()).ok()?));
-        let wanted = catalog::views::are_wanted(&conn, loaded.tables.values().map(AsRef::as_ref))
-            .map_err(|error| to_server_error(&error))?;
-        if wanted {
-            catalog::views::remove_foreign(&mut conn).map_err(|error| to_server_error(&error))?;
-        }
-        self.views_wanted.store(wanted, Ordering::Release);
-        let loaded = self.numbered(loaded);
-        *catalog = Some(Arc::clone(&loaded));
-        Ok(loaded)
-    }
-
-    /// The catalogue, if anybody has asked for it.
-    pub(crate) fn catalog_in_use(&self) -> Option<Arc<Catalog>> {
-        self.catalog.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Gives tables that have no version yet the number of the last commit: nobody knows which one has changed them last.
-    fn numbered(&self, catalog: Catalog) -> Arc<Catalog> {
-        self.commits.begin(catalog.commits_reserved);
-        for table in catalog.tables.values() {
-            let _ = table.state.version.compare_exchange(0, self.commits.last(), Ordering::AcqRel, Ordering::Acquire);
-        }
-        Arc::new(catalog)
-    }
-
-    /// Reads those tables of the catalogue again that a DDL has changed, which has committed on `conn`; answers their numbers.
-    ///
-    /// # Errors
-    /// Storage errors.
-    pub(crate) fn reload(&self, conn: &Conn) -> Result<BTreeSet<i64>, ServerError> {
-        let mut catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = conn.take_redefined();
-        let loaded = match catalog.as_deref() {
-            Some(old) => catalog::renewed(conn, old, &changed).map_err(|error| to_server_error(&error))?,
-            None => catalog::load(conn, None)?.unwrap_or_default(),
-        };
-        *catalog = Some(self.numbered(loaded));
-        self.views_wanted.store(true, Ordering::Release);
-        self.version.fetch_add(1, Ordering::AcqRel);
-        Ok(changed)
-    }
 }
 
 /// Gives a new file to whom the data directory belongs: what a superuser makes (`tidegate sql`) the server must be able
@@ -572,9 +353,4 @@ fn lock(directory: &Path) -> Result<File, OpenError> {
     // Only for people to read: a disk that is full keeps nobody from opening the database.
     let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
     Ok(lock)
-}
-
-/// Schemas that exist in every server and have no file.
-pub(crate) fn is_virtual(name: &str) -> bool {
-    ["information_schema", "mysql", "performance_schema", "sys"].iter().any(|schema| name.eq_ignore_ascii_case(schema))
 }

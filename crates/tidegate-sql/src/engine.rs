@@ -1,140 +1,31 @@
-//! The engine: what opens a data directory, its settings, and what sessions share.
+//! The engine: what opens a data directory.
 
 use std::{
-    io,
-    path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        Arc,
+        atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use crate::{
-    accounts::{Accounts, ConfiguredUser, Login, Origin},
-    clients::{Client, Clients},
-    directory::Directory,
-    session::{Env, Session},
-    store::{background::Background, transactions::Transactions, vfs},
-};
 use tidegate_rows::ServerError;
 
-pub(crate) use crate::directory::{Schema, is_virtual};
-pub use crate::file_names::{file_of_schema, file_to_restore, schema_of_file};
-
-/// The moment at which a commit is acknowledged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Durability {
-    /// The moment when the commit is on the disk.
-    #[default]
-    Full,
-    /// At once; a crash of the machine can lose the last moments, a crash of the process cannot.
-    Normal,
-}
-
-/// The settings that an engine is opened with.
-#[derive(Debug, Clone)]
-pub struct EngineOptions {
-    /// The data directory; created if it does not exist.
-    pub path: PathBuf,
-    /// Moment at which commits are acknowledged.
-    pub durability: Durability,
-    /// `sql_mode` of new sessions.
-    pub sql_mode: String,
-    /// How long a session waits for the write lock of a schema before error 1205.
-    pub lock_wait_timeout: Duration,
-    /// Whether error 1205 rolls back the whole transaction, not the statement alone (`innodb_rollback_on_timeout`).
-    pub rollback_on_timeout: bool,
-    /// How long a statement may run before error 1969, `max_statement_time` of new sessions; `None` for as long as it takes.
-    pub statement_time_max: Option<Duration>,
-    /// Rows that an UPDATE or DELETE may collect before it changes them, in bytes.
-    pub statement_memory_max: usize,
-    /// How large a schema's write-ahead log may get beside statements that read for long; the longest is ended then.
-    pub log_bytes_max: u64,
-    /// Whether the planner's statistics of tables are renewed when much has changed (`innodb_stats_auto_recalc`); ANALYZE TABLE renews
-    /// them at any time.
-    pub renews_statistics: bool,
-    /// Receives sentences for an administrator that are not the answer to a statement; `None` drops them.
-    pub report: Option<Report>,
-    /// Version that sessions report as `@@version`.
-    pub server_version: String,
-    /// The users of the configuration.
-    pub users: Vec<ConfiguredUser>,
-    /// The directory whose files LOAD DATA reads and SELECT … INTO OUTFILE writes (`secure_file_priv`); `None` for none.
-    pub files: Option<PathBuf>,
-}
-
-/// Takes a sentence for the server's log; called on threads of the engine's own.
-#[derive(Clone)]
-pub struct Report(pub Arc<dyn Fn(&str) + Send + Sync>);
-
-impl std::fmt::Debug for Report {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Report")
-    }
-}
-
-impl EngineOptions {
-    /// The defaults for a data directory.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self {
-            path: path.into(),
-            durability: Durability::Full,
-            sql_mode: "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_AUTO_CREATE_USER,NO_ENGINE_SUBSTITUTION"
-                .into(),
-            lock_wait_timeout: Duration::from_secs(50),
-            rollback_on_timeout: false,
-            statement_time_max: None,
-            statement_memory_max: 1 << 30,
-            log_bytes_max: 1 << 30,
-            renews_statistics: true,
-            report: None,
-            server_version: "10.11.19-MariaDB-tidegate".into(),
-            users: Vec::new(),
-            files: None,
-        }
-    }
-}
-
-/// Why an engine could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// Another process works in the directory.
-    #[error("data directory {} is used by {}", path.display(), Holder(*process))]
-    Locked {
-        /// The directory.
-        path: PathBuf,
-        /// The process, if it is known.
-        process: Option<u32>,
-    },
-    /// The directory cannot be used.
-    #[error("data directory {}: {source}", path.display())]
-    Io {
-        /// The directory or file.
-        path: PathBuf,
-        /// Cause.
-        #[source]
-        source: io::Error,
-    },
-    /// SQLite could not be set up.
-    #[error("SQLite cannot be set up (code {0})")]
-    Sqlite(i32),
-    /// `sql_mode` has an unknown word.
-    #[error("unknown sql_mode \"{0}\"")]
-    SqlMode(String),
-}
-
-/// The process that has a data directory open.
-struct Holder(Option<u32>);
-
-impl std::fmt::Display for Holder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            Some(process) => write!(f, "process {process}"),
-            None => f.write_str("another process"),
-        }
-    }
-}
+use crate::{
+    accounts::{Accounts, Login, Origin},
+    accounts_file,
+    background::Background,
+    ddl,
+    directory::Directory,
+    functions,
+    globals::Globals,
+    other_programs,
+    session::{PooledSession, Session, above::Above, pool::Pool},
+    settings::{EngineOptions, OpenError, Settings},
+    shared::EngineInner,
+    show, sql_mode,
+    store::{conn, vfs},
+    translate::Library,
+};
 
 /// An open data directory, shared by all threads. Cloning is cheap.
 #[derive(Clone)]
@@ -144,114 +35,24 @@ pub struct Engine {
 
 static NEXT_ENGINE: AtomicU64 = AtomicU64::new(1);
 
-/// What sessions share.
-pub(crate) struct EngineInner {
-    /// Unique in the process.
-    id: u64,
-    pub(crate) directory: Arc<Directory>,
-    pub(crate) server_version: String,
-    pub(crate) settings: Arc<Settings>,
-    pub(crate) started: Instant,
-    pub(crate) questions: AtomicU64,
-    pub(crate) background: Background,
-    /// Those who talk to it.
-    pub(crate) clients: Arc<Clients>,
-    pub(crate) accounts: Arc<Accounts>,
-    /// The locks of GET_LOCK().
-    pub(crate) locks: Arc<crate::locks::Locks>,
-    pub(crate) transactions: Arc<Transactions>,
-    pub(crate) calm: Arc<crate::redefinition::Calm>,
-    /// What SET GLOBAL has set.
-    pub(crate) globals: crate::variables::Globals,
-}
-
-/// What [`Engine::configure`] changes while sessions work.
-#[derive(Default)]
-pub(crate) struct Settings {
-    acknowledges_early: AtomicBool,
-    sql_mode: AtomicU64,
-    lock_wait_ms: AtomicU64,
-    rollback_on_timeout: AtomicBool,
-    /// 0 for no limit.
-    statement_time_ms: AtomicU64,
-    statement_memory_max: AtomicUsize,
-    log_bytes_max: AtomicU64,
-    renews_statistics: AtomicBool,
-    report: Mutex<Option<Report>>,
-    files: Mutex<Option<PathBuf>>,
-}
-
-impl Settings {
-    fn set(&self, options: &EngineOptions, sql_mode: u64) {
-        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        self.acknowledges_early.store(options.durability == Durability::Normal, Ordering::Relaxed);
-        self.sql_mode.store(sql_mode, Ordering::Relaxed);
-        self.lock_wait_ms.store(ms(options.lock_wait_timeout), Ordering::Relaxed);
-        self.rollback_on_timeout.store(options.rollback_on_timeout, Ordering::Relaxed);
-        self.statement_time_ms.store(options.statement_time_max.map_or(0, |time| ms(time).max(1)), Ordering::Relaxed);
-        self.statement_memory_max.store(options.statement_memory_max, Ordering::Relaxed);
-        self.log_bytes_max.store(options.log_bytes_max, Ordering::Relaxed);
-        self.renews_statistics.store(options.renews_statistics, Ordering::Relaxed);
-        self.report.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&options.report);
-        self.files.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&options.files);
-    }
-
-    /// The moment at which commits are acknowledged.
-    pub(crate) fn durability(&self) -> Durability {
-        if self.acknowledges_early.load(Ordering::Relaxed) { Durability::Normal } else { Durability::Full }
-    }
-
-    /// `sql_mode` of new sessions.
-    pub(crate) fn sql_mode(&self) -> u64 {
-        self.sql_mode.load(Ordering::Relaxed)
-    }
-
-    /// How long new sessions wait for a write lock.
-    pub(crate) fn lock_wait(&self) -> Duration {
-        Duration::from_millis(self.lock_wait_ms.load(Ordering::Relaxed))
-    }
-
-    /// Whether a wait for a lock that takes too long ends the transaction.
-    pub(crate) fn rollback_on_timeout(&self) -> bool {
-        self.rollback_on_timeout.load(Ordering::Relaxed)
-    }
-
-    /// How long statements of new sessions may run.
-    pub(crate) fn statement_time(&self) -> Option<Duration> {
-        match self.statement_time_ms.load(Ordering::Relaxed) {
-            0 => None,
-            ms => Some(Duration::from_millis(ms)),
-        }
-    }
-
-    /// Bytes that a statement may collect.
-    pub(crate) fn statement_memory_max(&self) -> usize {
-        self.statement_memory_max.load(Ordering::Relaxed)
-    }
-
-    /// How large a write-ahead log may get before its longest reader is ended.
-    pub(crate) fn log_bytes_max(&self) -> u64 {
-        self.log_bytes_max.load(Ordering::Relaxed)
-    }
-
-    /// Whether statistics are renewed without ANALYZE TABLE.
-    fn renews_statistics(&self) -> bool {
-        self.renews_statistics.load(Ordering::Relaxed)
-    }
-
-    /// The directory whose files statements may read and write.
-    pub(crate) fn files(&self) -> Option<PathBuf> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Tells whoever wants to know.
-    pub(crate) fn report(&self, sentence: &str) {
-        let report = self.report.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(Report(report)) = report {
-            report(sentence);
-        }
-    }
-}
+/// The layers that sessions and translations call, and stand below.
+static ABOVE: Above = Above {
+    library: Library {
+        call: functions::call,
+        function: functions::function,
+        special: functions::special,
+        interval: functions::interval,
+        collate: functions::collate,
+        exists: functions::exists,
+        is_aggregate: functions::is_aggregate,
+        information_schema: show::information_schema,
+        mysql_schema: show::mysql_schema,
+    },
+    define: ddl::run,
+    show: show::show,
+    explain: show::explain,
+    admin: show::admin,
+};
 
 impl Engine {
     /// Opens a data directory and takes its lock.
@@ -260,12 +61,14 @@ impl Engine {
     /// See [`OpenError`].
     pub fn open(options: EngineOptions) -> Result<Self, OpenError> {
         vfs::register().map_err(OpenError::Sqlite)?;
-        let sql_mode = crate::variables::parse_sql_mode(&options.sql_mode).map_err(OpenError::SqlMode)?;
+        conn::provide_functions(functions::register);
+        let sql_mode = sql_mode::parse(&options.sql_mode).map_err(OpenError::SqlMode)?;
         let settings = Arc::new(Settings::default());
         settings.set(&options, sql_mode);
-        let directory = Arc::new(Directory::open(&options.path, &settings)?);
-        let accounts = Accounts::open(&directory, &options.users);
+        let directory = Arc::new(Directory::open(&options.path, &settings, Pool::purge)?);
+        let accounts = accounts_file::read(&directory.path);
         let accounts = accounts.map_err(|source| OpenError::Io { path: directory.path.clone(), source })?;
+        let accounts = Accounts::new(accounts, &options.users);
         let transactions = Arc::default();
         let background = Background::start(&settings, &directory, &transactions);
         let background = background.map_err(|source| OpenError::Io { path: directory.path.clone(), source })?;
@@ -283,7 +86,7 @@ impl Engine {
                 locks: Arc::default(),
                 transactions,
                 calm: Arc::default(),
-                globals: crate::variables::Globals::default(),
+                globals: Globals::default(),
             }),
         })
     }
@@ -293,7 +96,7 @@ impl Engine {
     /// # Errors
     /// [`OpenError::SqlMode`].
     pub fn configure(&self, options: EngineOptions) -> Result<(), OpenError> {
-        let sql_mode = crate::variables::parse_sql_mode(&options.sql_mode).map_err(OpenError::SqlMode)?;
+        let sql_mode = sql_mode::parse(&options.sql_mode).map_err(OpenError::SqlMode)?;
         self.inner.settings.set(&options, sql_mode);
         self.inner.accounts.configure(&options.users);
         self.inner.globals.note_change();
@@ -305,11 +108,21 @@ impl Engine {
     /// # Errors
     /// 1049 if the schema does not exist.
     pub fn session(&self, schema: &str) -> Result<Session, ServerError> {
-        let mut session = Session::new(Arc::clone(&self.inner));
+        let mut session = Session::new(Arc::clone(&self.inner), &ABOVE);
         if !schema.is_empty() {
             session.use_schema(schema)?;
         }
         Ok(session)
+    }
+
+    /// A session as [`Engine::session`] opens it, from this thread's pool when one is idle there. Idle sessions keep
+    /// the engine open until their thread ends.
+    ///
+    /// # Errors
+    /// 1049 if the schema does not exist.
+    #[inline]
+    pub fn pooled_session(&self, schema: &str) -> Result<PooledSession, ServerError> {
+        PooledSession::take_or(&self.inner, schema, || self.session(schema))
     }
 
     /// The number of the commit that has changed a table or its definition last, if there is such a table. A number that has
@@ -353,59 +166,14 @@ impl Engine {
         &self.inner.server_version
     }
 
+    /// Leaves the files to other programs, because the process is about to end: they find tables under their names. The engine
+    /// goes on to work. Dropping the last engine of a directory does the same.
+    pub fn leave(&self) {
+        other_programs::leave(&self.inner.directory, &self.inner.settings);
+    }
+
     /// The names of all schemas.
     pub fn schema_names(&self) -> Vec<String> {
         self.inner.schema_names()
-    }
-}
-
-impl EngineInner {
-    /// Modes, time and variables as a new session begins with them.
-    pub(crate) fn environment(&self, client: &Arc<Client>) -> Env {
-        // Before anything is read: what changes meanwhile makes this too old.
-        let (begun_with, _) = self.globals.version();
-        let mut env = Env::new(Arc::clone(client), &self.settings, Arc::clone(&self.locks), Arc::clone(&self.accounts));
-        env.begun_with = begun_with;
-        self.globals.begin(&env);
-        env
-    }
-
-    /// As [`Engine::table_version`].
-    pub(crate) fn table_version(&self, schema: &str, table: &str) -> Option<u64> {
-        let schema = self.schema(schema).ok()?;
-        let catalog = schema.catalog().ok()?;
-        Some(catalog.table(table)?.state.version.load(Ordering::Acquire))
-    }
-
-    /// The schema with a name.
-    ///
-    /// # Errors
-    /// 1049 if it does not exist, 1030 if its files are gone.
-    pub(crate) fn schema(&self, name: &str) -> Result<Arc<Schema>, ServerError> {
-        self.directory.schema(name)
-    }
-
-    /// Has statistics made, in a while, of the schema's tables that have none or have changed much.
-    #[cold]
-    pub(crate) fn request_statistics(&self, schema: &Arc<Schema>) {
-        if self.settings.renews_statistics() {
-            self.background.request_statistics(schema);
-        }
-    }
-
-    /// All schemas.
-    pub(crate) fn all_schemas(&self) -> Vec<Arc<Schema>> {
-        self.directory.schemas()
-    }
-
-    /// The names of all schemas.
-    pub(crate) fn schema_names(&self) -> Vec<String> {
-        self.directory.schemas().iter().map(|schema| schema.name.clone()).collect()
-    }
-}
-
-impl Drop for EngineInner {
-    fn drop(&mut self) {
-        self.directory.close();
     }
 }

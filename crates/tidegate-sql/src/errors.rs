@@ -517,28 +517,9 @@ impl From<ServerError> for Warning {
     }
 }
 
-/// A character set that nobody has, or that this engine does not.
-#[cold]
 /// Not MySQL's grammar, in a statement of one line.
 pub(crate) fn syntax(near: impl std::fmt::Display) -> ServerError {
     syntax_in_line(near, 1)
-}
-
-/// A character set that this engine does not have.
-pub(crate) fn unknown_charset(name: &str) -> ServerError {
-    if crate::value::collation::Collation::is_known_elsewhere(name) {
-        return unsupported(format!("the character set {name}"));
-    }
-    unknown_charset_name(name)
-}
-
-/// A collation that nobody has, or that this engine does not.
-#[cold]
-pub(crate) fn unknown_collation(name: &str) -> ServerError {
-    if crate::value::collation::Collation::is_known_elsewhere(name) {
-        return unsupported(format!("the collation {name}"));
-    }
-    unknown_collation_name(name)
 }
 
 /// SIGNAL: an error of the user's own.

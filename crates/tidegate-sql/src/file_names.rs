@@ -1,9 +1,9 @@
 //! The names of schemas' files.
 
-use crate::backup;
-
 /// Suffix of a schema's file.
 const SUFFIX: &str = ".db";
+/// Suffix of a copy that nobody has taken away yet; such files are removed when an engine is opened.
+pub(crate) const COPY_SUFFIX: &str = ".copy";
 
 /// The file name of a schema: letters, digits and `_` stand for themselves, any other byte is `%xx`.
 pub fn file_of_schema(name: &str) -> String {
@@ -20,7 +20,7 @@ pub fn file_of_schema(name: &str) -> String {
 
 /// Where the copy stands, in the data directory, of which a schema is to be made.
 pub fn file_to_restore(name: &str) -> String {
-    format!("{}-restore{}", file_of_schema(name), backup::SUFFIX)
+    format!("{}-restore{}", file_of_schema(name), COPY_SUFFIX)
 }
 
 /// The schema whose file has this name.

@@ -13,10 +13,13 @@
 //! 4. the session's driver ([`task`]) runs all of this in a stackful coroutine that suspends when a slice of time is
 //!    used up, the sink is full, the write lock is taken, a `sleep()` runs or a commit waits for the disk.
 //!
-//! What lives where, in reading order: [`engine`] (data directory, schemas), [`session`] (what a client talks to), [`clients`] (which there are, and KILL), [`accounts`] (who may do what), [`locks`] (those of GET_LOCK),
-//! [`task`] (coroutines), [`commits`] (their numbers, and who hears of them), [`row_locks`] (those of transactions), [`waits`] (circles of sessions that wait), `store/` (SQLite itself: VFS, connections, write lock, sync and checkpoint threads),
-//! [`catalog`] (the shadow catalogue), `value/` (types, decimals, dates, collations and their stored form, see
-//! `docs/storage-format.md`), `translate/`, `functions/` (one file for a family and one line in its registry), `program/` (triggers and the interpreter of their bodies).
+//! What lives where, from the top: [`engine`] (opens a data directory), `table/` (requests without a text), `ddl/` and `show/`,
+//! [`session`] (what a client talks to), [`cache`], `exec/`, `functions/` (one file for a family and one line in its registry), `translate/`, [`env`]
+//! (what SQL functions see of a session), [`shared`] (what sessions share), [`locks`] (those of GET_LOCK), [`directory`] and `schema/` (schemas, their
+//! commits and open transactions), `store/` (SQLite itself: VFS, connections, write lock, private changes), [`catalog`] (the shadow catalogue),
+//! [`accounts`] (who may do what), [`row_locks`] (those of transactions), `parse/` (statements and the bodies of triggers), `value/` (types, decimals,
+//! dates, collations and their stored form, see `docs/storage-format.md`), [`task`] (coroutines), [`clients`] (which there are, and KILL), [`waits`] (circles
+//! of sessions that wait). `ARCHITECTURE.md` has all modules in their order, in which none reaches up into another.
 //!
 //! FULLTEXT indexes are tables of FTS5, in which `store/fulltext` searches.
 //!
@@ -27,37 +30,50 @@
 pub mod engine;
 pub mod session;
 
+mod account_name;
 mod accounts;
 mod accounts_file;
+mod background;
 mod backup;
 mod cache;
 mod catalog;
+mod catalog_file;
 mod changed_keys;
 mod clients;
+mod clock;
 mod coerce;
 mod coerce_fixed;
-mod commits;
+mod column;
 mod ddl;
 mod dialect;
 mod directory;
+mod env;
 mod errors;
 mod exec;
 mod file_names;
 mod functions;
+mod globals;
+mod isolation;
 mod lexer;
 mod listening;
 mod locks;
 mod other_programs;
 mod parse;
 mod pcre;
-mod program;
+mod readers;
 mod redefinition;
 mod row_locks;
+mod schema;
+mod settings;
+mod shared;
 mod show;
+mod sql_mode;
 mod store;
+mod system_variables;
 pub mod table;
 mod table_locks;
 mod task;
+mod temporary_name;
 mod translate;
 mod value;
 mod variables;
@@ -66,9 +82,10 @@ mod waits;
 pub use accounts::{ConfiguredUser, Login, Origin, Plugin, Secret};
 pub use changed_keys::{ChangedKeys, Key, KeyValue, TableKeys};
 pub use clients::{Client, Kill};
-pub use commits::Commit;
-pub use engine::{
-    Durability, Engine, EngineOptions, OpenError, Report, file_of_schema, file_to_restore, schema_of_file,
-};
+pub use engine::Engine;
+pub use env::{Charset, Texts};
+pub use file_names::{file_of_schema, file_to_restore, schema_of_file};
 pub use listening::{Heard, Listening};
-pub use session::{Charset, Context, Description, Freshness, PooledSession, Session, TableChange, TableRead, Texts};
+pub use schema::commits::Commit;
+pub use session::{Context, Description, Freshness, PooledSession, Session, TableChange, TableRead};
+pub use settings::{Durability, EngineOptions, OpenError, Report};

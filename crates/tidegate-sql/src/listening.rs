@@ -15,8 +15,11 @@ use std::{
 use tidegate_rows::ServerError;
 
 use crate::{
-    commits::{Commit, List},
-    engine::{Engine, Schema},
+    engine::Engine,
+    schema::{
+        Schema,
+        commits::{Commit, List},
+    },
 };
 
 thread_local! {

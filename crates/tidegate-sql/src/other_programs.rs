@@ -9,9 +9,10 @@ use std::{
 use tidegate_rows::ServerError;
 
 use crate::{
-    catalog::{self, views},
+    catalog_file::{self, views},
     directory::Directory,
-    engine::{Engine, Schema, Settings},
+    schema::Schema,
+    settings::Settings,
     store::conn::{Conn, SqliteError, to_server_error},
 };
 
@@ -27,7 +28,7 @@ const LEAVE_MAX: Duration = Duration::from_millis(500);
 pub(crate) fn show_in_copy(path: &Path) -> Result<(), ServerError> {
     let internal = |error: SqliteError| to_server_error(&error);
     let mut conn = Conn::open_copy(path).map_err(internal)?;
-    if let Some(catalog) = catalog::load(&conn, None)? {
+    if let Some(catalog) = catalog_file::load(&conn, None)? {
         conn.begin_immediate().map_err(internal)?;
         views::show(&conn, catalog.tables.values().map(AsRef::as_ref)).map_err(internal)?;
         conn.commit().map_err(internal)?;
@@ -72,13 +73,5 @@ impl Schema {
             empty_log(&conn)?;
         }
         Ok(())
-    }
-}
-
-impl Engine {
-    /// Leaves the files to other programs, because the process is about to end: they find tables under their names. The engine
-    /// goes on to work. Dropping the last engine of a directory does the same.
-    pub fn leave(&self) {
-        leave(&self.inner.directory, &self.inner.settings);
     }
 }

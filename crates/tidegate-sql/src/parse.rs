@@ -10,22 +10,24 @@ use sqlparser::{
 };
 
 use crate::{
-    ddl::temporary,
     dialect::{MySql, expect_word, identifier, is_reserved, is_word, take_word, unexpected},
     errors,
     lexer::{self, LexMode, Literals, Tokens},
-    program::{self, compile::Reading},
-    task,
+    task, temporary_name,
     value::collation::Collation,
 };
+use program::compile::Reading;
 use tidegate_rows::ServerError;
 
+pub(crate) mod account;
 pub(crate) mod accounts;
 pub(crate) mod alter;
 pub(crate) mod column;
 pub(crate) mod ddl;
 mod dml;
 pub(crate) mod files;
+pub(crate) mod program;
+mod replication;
 mod session;
 mod set;
 mod show;
@@ -109,7 +111,7 @@ fn parse_here(
 /// The name of somebody's temporary table: nothing that is known of a session, and what may be done with it is not asked.
 fn hidden_name(token: &TokenWithSpan) -> Option<&str> {
     match &token.token {
-        Token::Word(word) if temporary::is_hidden(&word.value) => Some(&word.value),
+        Token::Word(word) if temporary_name::is_hidden(&word.value) => Some(&word.value),
         _ => None,
     }
 }

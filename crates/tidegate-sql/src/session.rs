@@ -1,5 +1,6 @@
 //! A session: what a client talks to. It has a current schema, variables, and at most one open transaction.
 
+pub(crate) mod above;
 mod account_statements;
 mod analyse;
 mod changes;
@@ -7,30 +8,32 @@ mod checks;
 mod client;
 mod definitions;
 mod describe;
-mod env;
 pub(crate) mod explain;
 mod files;
 mod freshness;
 mod group;
-mod isolation;
 mod loading;
 mod made;
-mod numbers;
 mod plan;
+pub(crate) mod pool;
 mod pooled;
 mod prepared;
 mod private;
 pub(crate) mod reach;
 mod resting;
-mod rights;
+pub(crate) mod rows;
 mod savepoints;
 mod select;
+mod set;
+mod settling;
 mod statements;
 mod stepping_back;
 mod tables;
+pub(crate) mod temporary;
 mod texts;
 mod told;
 mod transaction;
+mod values;
 mod waiting;
 mod writes;
 
@@ -38,43 +41,41 @@ use std::{cell::RefCell, rc::Rc, sync::Arc, sync::atomic::Ordering};
 
 use tidegate_rows::{Execute, QueryError, ServerError, Sink};
 
+use above::Above;
 pub use changes::{TableChange, TableRead};
 pub(crate) use client::Over;
 pub use describe::Description;
-pub(crate) use env::{Env, UserValue, Zone, local_to_timestamp, timestamp_to_local, today};
 pub use freshness::Freshness;
 pub(crate) use group::Group;
 use group::Turn;
-pub(crate) use isolation::Isolation;
 pub(crate) use made::{MadeStatement, Pending};
-pub(crate) use numbers::{CompletionType, Numbers, TakenAutos};
 pub use pooled::PooledSession;
 pub use prepared::Context;
-pub(crate) use private::{Stopped, acquire_unused};
-pub(crate) use resting::IdleLimits;
-pub use texts::{Charset, Texts};
+pub(crate) use private::acquire_unused;
 use transaction::{Transaction, writes_for_others};
 
 use crate::{
-    cache::{self, Entry},
-    engine::{EngineInner, Schema},
+    cache::{self, Entry, StatementCache},
+    env::Env,
     errors,
-    exec::{
-        Plan, PlanKind, SelectPlan,
-        bind::Constants,
-        params::{Params, Text},
-        write::Written,
-    },
+    exec::{bind::Constants, write::Written},
     lexer::{self, Literals, Normalised},
     parse::{self, Statement},
     row_locks::Owner,
+    schema::Schema,
+    session::pool::Pool,
+    shared::EngineInner,
+    sql_mode,
     store::{
-        conn::{Conn, to_server_error},
+        conn::{Conn, quote, to_server_error},
         file_source::FileSource,
-        pool::Pool,
     },
     task,
-    translate::{self, Inputs, ParamKind},
+    translate::{
+        Inputs, ParamKind,
+        params::{Params, Text},
+        plan::{Plan, PlanKind, SelectPlan},
+    },
     variables,
 };
 
@@ -88,6 +89,7 @@ pub struct Session {
 /// The session's state, used from inside of its coroutine.
 pub(crate) struct Core {
     pub(crate) engine: Arc<EngineInner>,
+    pub(crate) above: &'static Above,
     pub(crate) schema: Option<Arc<Schema>>,
     pool: Option<Rc<Pool>>,
     pub(crate) env: Rc<Env>,
@@ -133,12 +135,13 @@ thread_local! {
 }
 
 impl Session {
-    pub(crate) fn new(engine: Arc<EngineInner>) -> Self {
-        let env = Rc::new(engine.environment(&engine.clients.make()));
+    pub(crate) fn new(engine: Arc<EngineInner>, above: &'static Above) -> Self {
+        let env = Rc::new(variables::environment(&engine, &engine.clients.make()));
         env.belongs_to(&engine);
         Self {
             core: Core {
                 engine,
+                above,
                 schema: None,
                 pool: None,
                 env,
@@ -211,7 +214,7 @@ impl Execute for Session {
         let statement = Text { sql: statement.sql, params: Params::Bound(statement.params) };
         let text = statement.sql;
         let _over = Over::of(&env.client);
-        match task::run(&env, text, || core.run(statement, sink)).await {
+        match task::run(&*env, text, || core.run(statement, sink)).await {
             Ok(Ok(())) if core.joined.is_some() => core.finish_joined(sink).await,
             Ok(Ok(())) if core.napping.is_some() => core.finish_nap(text, sink).await,
             Ok(result) => result,
@@ -379,7 +382,7 @@ impl Core {
         }
         let kinds: Vec<ParamKind> = text.params.kinds().collect();
         let mode = self.env.lex_mode();
-        let concat = self.env.statement_mode() & variables::PIPES_AS_CONCAT != 0;
+        let concat = self.env.statement_mode() & sql_mode::PIPES_AS_CONCAT != 0;
         let parsed = parse::parse(text.sql, from, mode, concat, Literals::Numbered);
         let numbered = matches!(
             &parsed,
@@ -430,7 +433,7 @@ impl Core {
         sink: &mut dyn Sink,
     ) -> Option<Result<(), QueryError>> {
         let inputs = self.inputs();
-        let take = |conn: &mut Conn| conn.cache.take(scan, constants.sql, &inputs, constants.params);
+        let take = |conn: &mut Conn| StatementCache::of(conn).take(scan, constants.sql, &inputs, constants.params);
         let known = |pool: &Pool| pool.plans.borrow_mut().twin(scan, constants.sql, &inputs, constants.params);
         if let Some(transaction) = &mut self.transaction {
             let found = transaction.cached(scan.hash, take);
@@ -448,7 +451,7 @@ impl Core {
         };
         if let PlanKind::Select(SelectPlan { nap: true, .. }) = entry.plan.kind {
             let plan = Rc::clone(&entry.plan);
-            conn.cache.put(scan.hash, entry);
+            StatementCache::of(&mut conn).put(scan.hash, entry);
             pool.put(conn);
             return Some(self.nap(&plan, constants, more, sink));
         }
@@ -473,7 +476,7 @@ impl Core {
         if self.may_join(&entry) || !self.env.autocommit.get() && !matches!(entry.plan.kind, PlanKind::Select(_)) {
             // Somebody else writes, or a transaction will, on a private connection: that, or a group, knows the statement or learns it.
             let twin = entry.twin();
-            conn.cache.put(scan.hash, entry);
+            StatementCache::of(&mut conn).put(scan.hash, entry);
             pool.put(conn);
             return Some(self.run_entry(twin, scan, constants, more, true, sink));
         }
@@ -488,7 +491,7 @@ impl Core {
 
     fn status(&self) -> u16 {
         let transaction = if self.transaction.is_some() { status::IN_TRANSACTION } else { 0 };
-        let plain = self.env.sql_mode.get() & variables::NO_BACKSLASH_ESCAPES != 0;
+        let plain = self.env.sql_mode.get() & sql_mode::NO_BACKSLASH_ESCAPES != 0;
         let quoting = if plain { status::NO_BACKSLASH_ESCAPES } else { 0 };
         transaction | quoting | if self.env.autocommit.get() { status::AUTOCOMMIT } else { 0 }
     }
@@ -506,7 +509,7 @@ impl Core {
                 ));
             }
             let path = schema.path.to_string_lossy();
-            let sql = format!("ATTACH {} AS {name}", translate::quote(&path));
+            let sql = format!("ATTACH {} AS {name}", quote(&path));
             conn.execute(&sql).map_err(|error| to_server_error(&error))?;
             conn.attached.push((name, schema.id));
         }
@@ -548,7 +551,7 @@ impl Core {
             let mut conn = pool.take()?;
             if let PlanKind::Select(SelectPlan { nap: true, .. }) = plan.kind {
                 if cacheable {
-                    conn.cache.put(scan.hash, entry);
+                    StatementCache::of(&mut conn).put(scan.hash, entry);
                 }
                 pool.put(conn);
                 return self.nap(&plan, constants, more, sink);

@@ -3,7 +3,6 @@
 //! A table of `information_schema` is a list of rows made when the statement is translated (`tables`); SHOW
 //! is a query on these tables with the column names that clients expect.
 
-mod about;
 mod accounts;
 mod cardinality;
 mod checksum;
@@ -13,30 +12,25 @@ mod constraints;
 mod create;
 mod explain;
 mod expression;
-pub(crate) mod replication;
 mod server;
 mod tables;
 mod transactions;
+mod triggers;
 
-use tidegate_rows::{Column, ColumnType, Field, QueryError, Row, Sink, Summary, Value};
+use tidegate_rows::{QueryError, Sink};
 
 use crate::{
     catalog::Table,
-    ddl::temporary,
     errors,
     parse::{Pattern, Show, ShowWhat, TableName},
-    session::Core,
-    store::{
-        conn::{Cell, Step, to_server_error},
-        pool::Pool,
-    },
-    translate::quote,
+    session::{Core, pool::Pool, rows::rows},
+    store::conn::{Cell, Step, quote, to_server_error},
+    temporary_name,
 };
 
-pub(crate) use about::{About, Conditions};
 pub(crate) use accounts::mysql_schema;
 pub(crate) use explain::explain;
-pub(crate) use tables::{each_table, information_schema};
+pub(crate) use tables::information_schema;
 
 type Done = Result<(), QueryError>;
 
@@ -55,7 +49,7 @@ fn next_auto(core: &Core, schema: &str, table: &Table) -> Result<u64, tidegate_r
 /// The schema that a SHOW is about.
 fn schema_name(core: &Core, given: Option<&str>) -> Result<String, tidegate_rows::ServerError> {
     if let Some(name) = given {
-        if crate::engine::is_virtual(name) {
+        if crate::schema::is_virtual(name) {
             return Ok(name.to_ascii_lowercase());
         }
         return Ok(core.engine.schema(name)?.name.clone());
@@ -117,13 +111,13 @@ pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &
                  column_name AS `Column_name`, collation AS `Collation`, cardinality AS `Cardinality`, sub_part AS `Sub_part`, \
                  packed AS `Packed`, nullable AS `Null`, index_type AS `Index_type`, comment AS `Comment`, \
                  index_comment AS `Index_comment`, ignored AS `Ignored` FROM information_schema.statistics \
-                 WHERE {}", mysql_string(temporary::shown(&table.name)), of_table(&schema, &table.name)), "")
+                 WHERE {}", mysql_string(temporary_name::shown(&table.name)), of_table(&schema, &table.name)), "")
         }
         ShowWhat::CreateTable(table) | ShowWhat::CreateView(table) => {
             let schema = schema_name(core, table.schema.as_deref())?;
             return create::show_create(core, &schema, &table.name, matches!(show.what, ShowWhat::CreateView(_)), more, sink);
         }
-        ShowWhat::CreateTrigger(name) => return crate::program::show::show_create(core, name, more, sink),
+        ShowWhat::CreateTrigger(name) => return triggers::show_create(core, name, more, sink),
         ShowWhat::Triggers { schema } => return show_triggers(core, show, schema.as_deref(), sql, more, sink),
         ShowWhat::CreateDatabase(name) => {
             let schema = core.engine.schema(name)?;
@@ -164,12 +158,12 @@ fn show_triggers(
     sink: &mut dyn Sink,
 ) -> Done {
     let schema = schema_name(core, schema)?;
-    let exactly = if crate::engine::is_virtual(&schema) { "" } else { "BINARY " };
+    let exactly = if crate::schema::is_virtual(&schema) { "" } else { "BINARY " };
     let like = match &show.like {
         Some(Pattern::Text(text)) => format!(" AND event_object_table LIKE {}", span(sql, *text)),
         _ => String::new(),
     };
-    let all = crate::program::show::SHOW;
+    let all = triggers::SHOW;
     let query = format!("{all} WHERE {exactly}trigger_schema = {}{like}", mysql_string(&schema));
     filtered(core, &Show { like: None, ..show.clone() }, sql, &query, "", more, sink)
 }
@@ -225,7 +219,7 @@ fn aliases(query: &str) -> impl Iterator<Item = String> {
 
 fn require_table(core: &Core, schema: &str, table: &str) -> Result<(), tidegate_rows::ServerError> {
     let missing = || errors::no_such_table(schema, table);
-    if crate::engine::is_virtual(schema) {
+    if crate::schema::is_virtual(schema) {
         return if tables::exists(table) { Ok(()) } else { Err(missing()) };
     }
     core.engine.schema(schema)?.catalog()?.table(table).map(|_| ()).ok_or_else(missing)
@@ -249,62 +243,14 @@ fn columns_query(core: &Core, table: &TableName, full: bool) -> Result<String, t
 
 /// The condition that a row of `information_schema` is about a schema: names of files differ by their case.
 fn in_schema(schema: &str) -> String {
-    let exactly = if crate::engine::is_virtual(schema) { "" } else { "BINARY " };
+    let exactly = if crate::schema::is_virtual(schema) { "" } else { "BINARY " };
     format!("{exactly}table_schema = {}", mysql_string(schema))
 }
 
 /// The condition that a row of `information_schema` is about a table.
 fn of_table(schema: &str, table: &str) -> String {
-    let exactly = if crate::engine::is_virtual(schema) { "" } else { "BINARY " };
+    let exactly = if crate::schema::is_virtual(schema) { "" } else { "BINARY " };
     format!("{} AND {exactly}table_name = {}", in_schema(schema), mysql_string(table))
-}
-
-/// Sends rows of text.
-///
-/// # Errors
-/// When the sink has gone.
-pub(crate) fn rows(
-    core: &mut Core,
-    names: &[&str],
-    rows: &[Vec<Option<String>>],
-    more: bool,
-    sink: &mut dyn Sink,
-) -> Done {
-    let columns: Vec<Column> = names
-        .iter()
-        .map(|name| {
-            let kind = match (*name, names.first()) {
-                ("Type" | "Default", Some(&"Field")) => ColumnType::Blob,
-                ("Code", Some(&"Level")) => ColumnType::Long,
-                ("Msg_text", _) => ColumnType::MediumBlob,
-                ("Created" | "Modified", _) => ColumnType::Datetime,
-                ("Statement", _) | ("Comment", Some(&"Db")) => ColumnType::Blob,
-                ("Checksum", _) => ColumnType::LongLong,
-                ("In_use" | "Name_locked" | "@@session.warning_count" | "@@session.error_count", _) => {
-                    ColumnType::LongLong
-                }
-                _ => ColumnType::VarString,
-            };
-            let mut column = Column::expression(name.as_bytes(), kind);
-            if kind == ColumnType::Long || name.starts_with("@@") {
-                column.flags.0 |= tidegate_rows::ColumnFlags::UNSIGNED;
-            }
-            column.length = 1024;
-            column
-        })
-        .collect();
-    sink.columns(&columns);
-    for row in rows {
-        let values = row.iter().map(|value| Value::from(value.as_ref().map(String::as_bytes)));
-        let fields: Vec<Field<'_>> = values.map(Field::from).collect();
-        if sink.row(Row(&fields)) == tidegate_rows::Flow::Full {
-            crate::task::block_on(std::future::poll_fn(|cx| sink.poll_ready(cx)))
-                .map_err(|_| tidegate_rows::SinkClosed)??;
-        }
-    }
-    core.env.found_rows.set(rows.len() as i64);
-    core.end_rows(more, sink);
-    Ok(())
 }
 
 /// SHOW COUNT(*) WARNINGS and ERRORS, of the statement before.
@@ -400,20 +346,6 @@ fn check_table(core: &mut Core, schema: &str, name: &str) -> Result<Vec<(&'stati
     let mut lines: Vec<(&'static str, String)> = found.into_iter().map(|line| ("Warning", line)).collect();
     lines.push(("error", "Corrupt".to_owned()));
     Ok(lines)
-}
-
-impl Core {
-    /// Ends a result set that was sent by hand.
-    pub(crate) fn end_rows(&mut self, more: bool, sink: &mut dyn Sink) {
-        self.env.row_count.set(-1);
-        sink.end_result(&Summary {
-            warnings: self.env.warning_count(),
-            more_results: more,
-            status: self.status_bits(),
-            changes: self.env.take_changes(),
-            ..Summary::default()
-        });
-    }
 }
 
 /// A name in MySQL's quotes.

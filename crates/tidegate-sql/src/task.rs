@@ -9,13 +9,14 @@
 //! 2. [`CURRENT`] names the task of the coroutine that runs on this thread, null outside of one.
 
 use std::{
+    any::{Any, TypeId},
     cell::{Cell, RefCell},
     future::{Future, poll_fn},
     mem::ManuallyDrop,
     pin::pin,
     ptr,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
@@ -25,7 +26,11 @@ use std::{
 use corosensei::{Coroutine, CoroutineResult, Yielder, stack::DefaultStack};
 use tidegate_rows::ServerError;
 
-use crate::{clients::Listing, engine::Schema, session::Env, store::readers::Reader};
+use crate::{
+    clients::{Client, Listing},
+    clock::Clock,
+    readers::{Reader, Readers},
+};
 
 /// A statement that runs longer lets others of its worker have their turn. A turn costs it about a microsecond.
 const SLICE: Duration = Duration::from_micros(50);
@@ -37,6 +42,14 @@ const STACKS_MAX: usize = 256;
 thread_local! {
     static CURRENT: Cell<*const Task> = const { Cell::new(ptr::null()) };
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What a statement runs in, as far as every layer may know it. Those above ask for all of it by its type: [`surroundings`].
+pub(crate) trait Surroundings: Any {
+    /// Who the session belongs to.
+    fn client(&self) -> &Arc<Client>;
+    /// The session's clock.
+    fn clock(&self) -> &Clock;
 }
 
 /// The future that waited for this has been dropped.
@@ -53,24 +66,27 @@ struct Task {
     suspensions: Cell<u32>,
     slice_start: Cell<Option<Instant>>,
     deadline: Cell<Option<Instant>>,
-    env: *const Env,
+    client: *const Arc<Client>,
+    clock: *const Clock,
+    /// What the statement runs in, and its type.
+    surroundings: (*const (), TypeId),
     /// The text that is run.
     text: *const [u8],
     /// Where others can read about the statement, once it has let them run.
     listing: RefCell<Option<Listing>>,
-    /// The schema whose snapshot the statement holds, null if it holds none. Set within [`while_reading`].
-    reads: Cell<*const Schema>,
+    /// The readers of the schema whose snapshot the statement holds, null if it holds none. Set within [`while_reading`].
+    reads: Cell<*const Readers>,
     /// The statement's place among the readers of `reads`, once it has let others run.
     reader: RefCell<Option<Arc<Reader>>>,
     error: RefCell<Option<ServerError>>,
 }
 
-/// Runs `body` on a stack of its own; the future is ready when `body` has returned. `env` is what SQL functions see, `text`
-/// what others see of the statement.
+/// Runs `body` on a stack of its own; the future is ready when `body` has returned. `within` is what [`surroundings`] shows to
+/// SQL functions, `text` what others see of the statement.
 ///
 /// # Errors
 /// The system's, if there is no memory for a stack.
-pub(crate) async fn run<R>(env: &Env, text: &[u8], body: impl FnOnce() -> R) -> std::io::Result<R> {
+pub(crate) async fn run<R, S: Surroundings>(within: &S, text: &[u8], body: impl FnOnce() -> R) -> std::io::Result<R> {
     let stack = match STACKS.with_borrow_mut(Vec::pop) {
         Some(stack) => stack,
         None => DefaultStack::new(STACK_BYTES)?,
@@ -82,7 +98,9 @@ pub(crate) async fn run<R>(env: &Env, text: &[u8], body: impl FnOnce() -> R) -> 
         suspensions: Cell::new(0),
         slice_start: Cell::new(None),
         deadline: Cell::new(None),
-        env,
+        client: within.client(),
+        clock: within.clock(),
+        surroundings: (ptr::from_ref(within).cast(), TypeId::of::<S>()),
         text,
         listing: RefCell::new(None),
         reads: Cell::new(ptr::null()),
@@ -173,8 +191,8 @@ impl Task {
     }
 
     fn is_killed(&self) -> bool {
-        // SAFETY: `run` borrows the environment for as long as its coroutine lives.
-        unsafe { &*self.env }.client.is_killed()
+        // SAFETY: `run` borrows what the statement runs in for as long as its coroutine lives.
+        unsafe { &*self.client }.is_killed()
     }
 
     /// Lists the statement as one that somebody may want to read about, or to end.
@@ -183,26 +201,24 @@ impl Task {
         if context.is_null() || self.cancelled.get() {
             return;
         }
-        // SAFETY: `run` borrows environment and text for as long as its coroutine lives; the context belongs to the poll
+        // SAFETY: `run` borrows the client and the text for as long as its coroutine lives; the context belongs to the poll
         // under way.
-        let (env, text, context) = unsafe { (&*self.env, &*self.text, &*context) };
-        self.listing.borrow_mut().get_or_insert_with(|| Listing::of(&env.client, text));
-        env.client.wakes(context.waker());
+        let (client, text, context) = unsafe { (&*self.client, &*self.text, &*context) };
+        self.listing.borrow_mut().get_or_insert_with(|| Listing::of(client, text));
+        client.wakes(context.waker());
     }
 
     /// Lists the statement as one that reads for long.
     fn list_reader(&self) {
-        let (schema, context) = (self.reads.get(), self.context.get());
-        if schema.is_null() || context.is_null() || self.cancelled.get() {
+        let (readers, context) = (self.reads.get(), self.context.get());
+        if readers.is_null() || context.is_null() || self.cancelled.get() {
             return;
         }
         let mut reader = self.reader.borrow_mut();
-        // SAFETY: both are set while what they point to is alive: the schema by `while_reading` further down this very
-        // stack, the context by the poll under way.
-        let (env, schema, context) = unsafe { (&*self.env, &*schema, &*context) };
-        reader
-            .get_or_insert_with(|| schema.readers.add(env.connection_id, Instant::now(), Weak::new()))
-            .wakes(context.waker());
+        // SAFETY: all are set while what they point to is alive: the client by `run`, the readers by `while_reading` further
+        // down this very stack, the context by the poll under way.
+        let (client, readers, context) = unsafe { (&*self.client, &*readers, &*context) };
+        reader.get_or_insert_with(|| readers.add(client.id, Instant::now(), None)).wakes(context.waker());
     }
 
     fn wait<F: Future>(&self, future: F, must_end: fn(&Self) -> bool) -> Result<F::Output, Cancelled> {
@@ -311,9 +327,10 @@ pub(crate) fn tick() -> bool {
     .unwrap_or(false)
 }
 
-/// Runs a part of a statement that holds a snapshot of `schema`; `reader` is that of its transaction, if that has one.
+/// Runs a part of a statement that holds a snapshot of the schema that `readers` read; `reader` is that of its transaction, if
+/// that has one.
 #[inline]
-pub(crate) fn while_reading<R>(schema: &Schema, reader: Option<&Arc<Reader>>, read: impl FnOnce() -> R) -> R {
+pub(crate) fn while_reading<R>(readers: &Readers, reader: Option<&Arc<Reader>>, read: impl FnOnce() -> R) -> R {
     struct Over;
     impl Drop for Over {
         fn drop(&mut self) {
@@ -321,7 +338,7 @@ pub(crate) fn while_reading<R>(schema: &Schema, reader: Option<&Arc<Reader>>, re
         }
     }
     let _ = with_current(|task| {
-        task.reads.set(schema);
+        task.reads.set(readers);
         if task.reader.borrow().is_some() || reader.is_some() {
             *task.reader.borrow_mut() = reader.cloned();
         }
@@ -390,10 +407,22 @@ pub(crate) fn is_cancelled() -> bool {
     with_current(|task| task.cancelled.get()).unwrap_or(false)
 }
 
-/// The session state that SQL functions see, null outside of a statement.
-pub(crate) fn env<R>(f: impl FnOnce(&Env) -> R) -> Option<R> {
-    // SAFETY: `run` borrows the environment for as long as its coroutine lives.
-    with_current(|task| f(unsafe { &*task.env }))
+/// What the statement runs in; nothing outside of a statement, and in one that runs in something else.
+#[inline]
+pub(crate) fn surroundings<S: Surroundings, R>(f: impl FnOnce(&S) -> R) -> Option<R> {
+    with_current(|task| {
+        let (within, kind) = task.surroundings;
+        // SAFETY: it is of this type, and `run` borrows it for as long as its coroutine lives.
+        (kind == TypeId::of::<S>()).then(|| f(unsafe { &*within.cast::<S>() }))
+    })
+    .flatten()
+}
+
+/// The clock of the session whose statement runs; nothing outside of a statement.
+#[inline]
+pub(crate) fn clock<R>(f: impl FnOnce(&Clock) -> R) -> Option<R> {
+    // SAFETY: `run` borrows what the statement runs in for as long as its coroutine lives.
+    with_current(|task| f(unsafe { &*task.clock }))
 }
 
 /// Notes the error that an SQL function is about to fail with; the first one counts.
@@ -416,10 +445,28 @@ pub(crate) fn take_error() -> Option<ServerError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clients::Clients;
+
+    struct Alone(Arc<Client>, Clock);
+
+    impl Surroundings for Alone {
+        fn client(&self) -> &Arc<Client> {
+            &self.0
+        }
+        fn clock(&self) -> &Clock {
+            &self.1
+        }
+    }
+
+    impl Alone {
+        fn new() -> Self {
+            Self(Arc::new(Clients::default()).make(), Clock::default())
+        }
+    }
 
     #[tokio::test]
     async fn runs_and_waits() {
-        let env = Env::for_tests();
+        let env = Alone::new();
         let value = run(&env, b"", || {
             block_on(tokio::task::yield_now()).unwrap();
             block_on(tokio::time::sleep(Duration::from_millis(1))).unwrap();
@@ -442,7 +489,7 @@ mod tests {
 
     #[tokio::test]
     async fn dropping_the_future_finishes_the_body() {
-        let env = Env::for_tests();
+        let env = Alone::new();
         let ended = Cell::new(false);
         {
             let future = run(&env, b"", || {

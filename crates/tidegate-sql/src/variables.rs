@@ -1,29 +1,25 @@
-//! SET, system variables and user variables.
+//! System variables.
 
 mod global;
-mod list;
-mod mariadb;
-mod modes;
-mod values;
 
 use std::time::Duration;
 
 use tidegate_rows::{Param, ServerError};
 
 use crate::{
-    engine::EngineInner,
+    clock::Zone,
+    env::{Charset, CompletionType, Env, Numbers, UserValue},
     errors,
-    parse::{IsolationScope, SetItem, SetValue},
-    session::{Charset, CompletionType, Core, Env, Isolation, Numbers, UserValue, Zone},
+    isolation::Isolation,
+    parse::IsolationScope,
+    shared::EngineInner,
+    sql_mode::{self, REFUSED_MODES},
+    system_variables::{self as list, Use, mariadb},
     value::{Datum, SqlType, collation::Collation},
 };
-use list::Use;
 
-pub(crate) use global::Globals;
-pub(crate) use list::{is_real, is_unsigned};
-pub(crate) use modes::*;
-use values::evaluate;
-pub(crate) use values::{prepare_source, select_into};
+pub(crate) use crate::system_variables::{is_real, is_unsigned};
+pub(crate) use global::environment;
 
 type Res<T> = Result<T, ServerError>;
 
@@ -34,11 +30,6 @@ const IDLE_SECONDS_MAX: i64 = 31_536_000;
 fn names() -> impl Iterator<Item = &'static str> {
     let all = [list::SYSTEM, list::MEANINGLESS, mariadb::SWITCHES, mariadb::OTHERS];
     all.into_iter().flatten().map(|(name, ..)| *name)
-}
-
-/// Whether there is a system variable of a name.
-pub(crate) fn exists(name: &str) -> bool {
-    list::find(&name.to_ascii_lowercase()).is_some()
 }
 
 /// Whose value of a variable is meant.
@@ -63,7 +54,7 @@ pub(crate) fn read(engine: &EngineInner, env: &Env, name: &str, scope: VariableS
         VariableScope::Session => env,
         VariableScope::Global if list::is_of_session(name) => return Err(errors::only_of_session(name)),
         VariableScope::Global => {
-            fresh = engine.environment(&env.client);
+            fresh = environment(engine, &env.client);
             &fresh
         }
     };
@@ -72,7 +63,7 @@ pub(crate) fn read(engine: &EngineInner, env: &Env, name: &str, scope: VariableS
 
 /// All system variables with their values as SHOW VARIABLES shows them; for [`VariableScope::Global`] those of a new session.
 pub(crate) fn all(engine: &EngineInner, env: &Env, scope: VariableScope) -> Vec<(&'static str, String)> {
-    let fresh = (scope == VariableScope::Global).then(|| engine.environment(&env.client));
+    let fresh = (scope == VariableScope::Global).then(|| environment(engine, &env.client));
     let env = fresh.as_ref().unwrap_or(env);
     let wanted = names().filter(|name| scope != VariableScope::Global || !list::is_of_session(name));
     wanted.map(|name| (name, shown(name, get(engine, env, name).unwrap_or_default()))).collect()
@@ -89,7 +80,7 @@ fn get(engine: &EngineInner, env: &Env, name: &str) -> Option<String> {
         "autocommit" => flag(env.autocommit.get()),
         "foreign_key_checks" => flag(env.foreign_keys.get()),
         "tx_read_only" | "transaction_read_only" => flag(env.read_only.get()),
-        "sql_mode" => sql_mode_text(env.sql_mode.get()),
+        "sql_mode" => sql_mode::text_of(env.sql_mode.get()),
         "collation_connection" => env.collation.get().name().to_owned(),
         "character_set_connection" => env.collation.get().charset().to_owned(),
         "group_concat_max_len" => env.group_concat_max_len.get().to_string(),
@@ -111,7 +102,7 @@ fn get(engine: &EngineInner, env: &Env, name: &str) -> Option<String> {
         "sql_safe_updates" => flag(env.numbers.get().safe_updates),
         "sql_select_limit" => env.numbers.get().select_limit.to_string(),
         "transaction_isolation" | "tx_isolation" => env.isolation.get().name().to_owned(),
-        "time_zone" => match env.zone.get() {
+        "time_zone" => match env.clock.zone.get() {
             Zone::System => "SYSTEM".into(),
             Zone::Fixed(seconds) => {
                 format!(
@@ -145,51 +136,23 @@ fn shown(name: &str, value: String) -> String {
     }
 }
 
-/// Carries out SET.
+/// SET NAMES.
 ///
 /// # Errors
-/// 1193, 1231, 1232, 1238 and what the expressions say.
-pub(crate) fn set(core: &mut Core, items: &[SetItem], sql: &[u8]) -> Res<()> {
-    // All values are read before the first is set: of `SET @a = 1, @b = @a` the second is what `@a` was before.
-    let mut values = Vec::new();
-    for item in items {
-        values.push(match item {
-            SetItem::User { value, .. } => Some(evaluate(core, sql, *value)?),
-            SetItem::System { value: Some(SetValue::Word(word)), .. } => Some(text_value(word)),
-            SetItem::System { value: Some(SetValue::Expr(span)), .. } => Some(evaluate(core, sql, *span)?),
-            SetItem::System { value: None, .. } | SetItem::Names { .. } | SetItem::Transaction { .. } => None,
-        });
-    }
-    for (item, value) in items.iter().zip(&values) {
-        match item {
-            SetItem::User { .. } => {}
-            SetItem::Names { charset, collation } => names_of(core, charset.as_deref(), collation.as_deref())?,
-            SetItem::Transaction { level, read_only, scope } => characteristics(core, *level, *read_only, *scope)?,
-            SetItem::System { global, name, .. } => set_system(core, *global, name, value.as_ref())?,
-        }
-    }
-    // These last: they cannot fail, and none is set by a statement that does.
-    for (item, value) in items.iter().zip(values) {
-        if let (SetItem::User { name, .. }, Some(value)) = (item, value) {
-            core.env.set_user_variable(name.trim_matches(['\'', '"', '`']), value);
-        }
-    }
-    Ok(())
-}
-
-fn names_of(core: &mut Core, charset: Option<&str>, collation: Option<&str>) -> Res<()> {
+/// 1115, 1273, 1235 for what the session cannot have.
+pub(crate) fn set_names(engine: &EngineInner, env: &Env, charset: Option<&str>, collation: Option<&str>) -> Res<()> {
     let charset = charset.unwrap_or("utf8mb4");
-    let by_charset = Collation::of_charset(charset).ok_or_else(|| errors::unknown_charset(charset))?;
-    if !can_connect(&core.env, by_charset) {
+    let by_charset = Collation::of_charset(charset).ok_or_else(|| Collation::unknown_charset(charset))?;
+    if !can_connect(env, by_charset) {
         return Err(errors::unsupported(format!("the character set {charset} for connections")));
     }
     let chosen = match collation {
         None => by_charset,
-        Some(name) => Collation::by_name(name).ok_or_else(|| errors::unknown_collation(name))?,
+        Some(name) => Collation::by_name(name).ok_or_else(|| Collation::unknown(name))?,
     };
-    set_texts(&core.env, by_charset, chosen);
+    set_texts(env, by_charset, chosen);
     let names = ["character_set_client", "character_set_connection", "character_set_results", "collation_connection"];
-    core.env.note_variables(&core.engine, &names);
+    note(engine, env, &names);
     Ok(())
 }
 
@@ -232,19 +195,27 @@ pub(crate) fn set_connection(env: &Env, number: u16) {
     }
 }
 
-/// SET TRANSACTION.
-fn characteristics(core: &mut Core, level: Option<&str>, read_only: Option<bool>, scope: IsolationScope) -> Res<()> {
+/// SET TRANSACTION. `is_open` says whether the session has begun a transaction.
+///
+/// # Errors
+/// 1231 for what is no level, 1568 within a transaction.
+pub(crate) fn set_transaction(
+    engine: &EngineInner,
+    env: &Env,
+    is_open: bool,
+    (level, read_only, scope): (Option<&str>, Option<bool>, IsolationScope),
+) -> Res<()> {
     if scope == IsolationScope::Global {
         let access = read_only.map(|read_only| ("tx_read_only", if read_only { "1" } else { "0" }));
         let level = level.map(|level| ("transaction_isolation", level));
         let mut all = level.into_iter().chain(access);
-        return all.try_for_each(|(name, value)| set_system(core, true, name, Some(&text_value(value))));
+        return all
+            .try_for_each(|(name, value)| set_system(engine, env, true, name, Some(&text_value(value)), || Ok(())));
     }
-    if scope == IsolationScope::Next && core.in_begun_transaction() {
+    if scope == IsolationScope::Next && is_open {
         return Err(errors::transaction_in_progress());
     }
     let level = level.map(isolation_level).transpose()?;
-    let env = &core.env;
     match scope {
         IsolationScope::Next => {
             env.next_isolation.set(level.or(env.next_isolation.get()));
@@ -264,27 +235,39 @@ fn isolation_level(name: &str) -> Res<Isolation> {
     level.copied().ok_or_else(|| errors::wrong_variable_value("tx_isolation", name))
 }
 
-fn set_system(core: &mut Core, global: bool, name: &str, value: Option<&UserValue>) -> Res<()> {
+/// Gives a system variable a value; `None` for its first one. `commit` ends the open transaction, before each statement is one of
+/// its own again.
+///
+/// # Errors
+/// 1193, 1231, 1232, 1238; those of `commit`.
+pub(crate) fn set_system(
+    engine: &EngineInner,
+    env: &Env,
+    global: bool,
+    name: &str,
+    value: Option<&UserValue>,
+    commit: impl FnOnce() -> Res<()>,
+) -> Res<()> {
     let (name, initial, usage) = list::find(name).ok_or_else(|| errors::unknown_variable(name))?;
     if *usage == Use::Fixed {
-        let current = get(&core.engine, &core.env, name).unwrap_or_default();
+        let current = get(engine, env, name).unwrap_or_default();
         let same = value.is_some_and(|value| switch_text(&text(value)) == switch_text(&current));
         return if same { Ok(()) } else { Err(errors::read_only_variable(name)) };
     }
     if global {
-        return global::set(&core.engine, &core.env, name, *usage, value);
+        return global::set(engine, env, name, *usage, value);
     }
     let value = match value {
         _ if *usage == Use::Global => return Err(errors::global_to_set(name)),
         Some(value) => value.clone(),
         None if list::is_of_session(name) => text_value(initial),
-        None => text_value(&read(&core.engine, &core.env, name, VariableScope::Global)?),
+        None => text_value(&read(engine, env, name, VariableScope::Global)?),
     };
-    if *name == "autocommit" && !core.env.autocommit.get() && switch_text(&text(&value)) == "1" {
-        core.commit_open()?;
+    if *name == "autocommit" && !env.autocommit.get() && switch_text(&text(&value)) == "1" {
+        commit()?;
     }
-    apply(&core.env, name, *usage, &value)?;
-    core.env.note_variables(&core.engine, &[name]);
+    apply(env, name, *usage, &value)?;
+    note(engine, env, &[name]);
     Ok(())
 }
 
@@ -300,12 +283,18 @@ fn apply(env: &Env, name: &'static str, usage: Use, value: &UserValue) -> Res<()
     Ok(())
 }
 
-/// Gives a session's variable the value that it has had before.
-///
-/// # Errors
-/// None for such a value.
-pub(crate) fn set_back(core: &mut Core, name: &str, value: &str) -> Res<()> {
-    set_system(core, false, name, Some(&text_value(value)))
+/// Notes for the client that system variables were set.
+fn note(engine: &EngineInner, env: &Env, names: &[&'static str]) {
+    if !env.tells_changes() {
+        return;
+    }
+    let tracked = value_of(engine, env, "session_track_system_variables").unwrap_or_default();
+    let is_tracked = |name: &str| tracked.split(',').any(|one| one.trim() == "*" || one.trim() == name);
+    for name in names.iter().filter(|name| is_tracked(name)) {
+        if let Some(value) = value_of(engine, env, name) {
+            env.note_variable(name, value);
+        }
+    }
 }
 
 fn switch_text(text: &str) -> &str {
@@ -316,7 +305,8 @@ fn switch_text(text: &str) -> &str {
     }
 }
 
-fn text_value(text: &str) -> UserValue {
+/// A text as a value.
+pub(crate) fn text_value(text: &str) -> UserValue {
     UserValue { value: Datum::text(text), ty: SqlType::varchar(text.len() as u32, Collation::DEFAULT) }
 }
 
@@ -355,13 +345,13 @@ fn set_effective(env: &Env, name: &str, value: &UserValue) -> Res<()> {
             if let Some(word) = given.split(',').find(|word| refused(word)) {
                 return Err(errors::unsupported(format!("sql_mode {word}")));
             }
-            env.sql_mode.set(parse_sql_mode(&given).map_err(|word| errors::wrong_variable_value(name, word))?);
+            env.sql_mode.set(sql_mode::parse(&given).map_err(|word| errors::wrong_variable_value(name, word))?);
         }
         "character_set_client" | "character_set_results" | "character_set_connection" => {
             if given == "NULL" {
                 return Ok(());
             }
-            let collation = Collation::of_charset(&given).ok_or_else(|| errors::unknown_charset(&given))?;
+            let collation = Collation::of_charset(&given).ok_or_else(|| Collation::unknown_charset(&given))?;
             let alone = name == "character_set_connection" && env.texts.get().client != Charset::Latin1;
             if !can_connect(env, collation) || alone && collation.is_latin1() {
                 return Err(errors::unsupported(format!("the character set {given} for connections")));
@@ -377,7 +367,7 @@ fn set_effective(env: &Env, name: &str, value: &UserValue) -> Res<()> {
             set_charset(env, name, collation);
         }
         "collation_connection" => {
-            let collation = Collation::by_name(&given).ok_or_else(|| errors::unknown_collation(&given))?;
+            let collation = Collation::by_name(&given).ok_or_else(|| Collation::unknown(&given))?;
             if collation.is_latin1() && env.texts.get().client != Charset::Latin1 {
                 return Err(errors::unsupported(format!("the collation {given} for connections")));
             }
@@ -390,7 +380,7 @@ fn set_effective(env: &Env, name: &str, value: &UserValue) -> Res<()> {
             let seconds = given.parse::<i64>().map_err(|_| wrong())?.clamp(0, IDLE_SECONDS_MAX);
             env.idle_limits.set(env.idle_limits.get().with(name, seconds.unsigned_abs()));
         }
-        "time_zone" => env.zone.set(zone(&given).ok_or_else(|| errors::unknown_time_zone(&given))?),
+        "time_zone" => env.clock.zone.set(zone(&given).ok_or_else(|| errors::unknown_time_zone(&given))?),
         "group_concat_max_len" => {
             let most = given.parse::<usize>().map_err(|_| wrong())?;
             env.group_concat_max_len.set(most.max(4));
@@ -412,7 +402,7 @@ fn set_effective(env: &Env, name: &str, value: &UserValue) -> Res<()> {
         }
         "timestamp" => {
             let seconds: f64 = given.parse().map_err(|_| wrong())?;
-            env.fixed_time.set((seconds != 0.0).then_some((seconds * 1e6) as i64));
+            env.clock.fixed_time.set((seconds != 0.0).then_some((seconds * 1e6) as i64));
         }
         _ => {
             let level = given.to_ascii_uppercase().replace(' ', "-");

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use tidegate_rows::ServerError;
 
 use super::{
-    account::{Grants, Name},
+    account::Grants,
     patterns::closeness,
     privileges::{Privileges, Reach},
 };
-use crate::errors;
+use crate::{account_name::Name, errors};
 
 /// What a session, or the definer of a view, may do.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ use super::{
     patterns::{closeness, like},
     privileges::{Privileges, Reach},
 };
+use crate::account_name::{Name, sql_name};
 
 /// How the user of an account proves who it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,13 +36,6 @@ pub enum Secret {
         /// As [`Plugin`] says.
         digits: Box<str>,
     },
-}
-
-/// Name and host: `user@host`. A role has no host.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Name {
-    pub(crate) user: String,
-    pub(crate) host: String,
 }
 
 /// A user or a role.
@@ -146,42 +140,6 @@ impl Secret {
             Self::Digest { plugin, digits } => (*plugin, digits),
         }
     }
-}
-
-impl std::fmt::Display for Name {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.host.is_empty() { f.write_str(&self.user) } else { write!(f, "{}@{}", self.user, self.host) }
-    }
-}
-
-impl Name {
-    pub(crate) fn new(user: &str, host: &str) -> Self {
-        Self { user: user.to_owned(), host: host.to_owned() }
-    }
-
-    /// As errors quote it.
-    pub(crate) fn quoted(&self) -> String {
-        if self.host.is_empty() { format!("'{}'", self.user) } else { format!("'{}'@'{}'", self.user, self.host) }
-    }
-
-    /// As GRANTEE in `information_schema`.
-    pub(crate) fn grantee(&self) -> String {
-        format!("'{}'@'{}'", self.user, self.host)
-    }
-
-    /// As statements name it.
-    pub(crate) fn in_sql(&self) -> String {
-        if self.host.is_empty() {
-            sql_name(&self.user)
-        } else {
-            format!("{}@{}", sql_name(&self.user), sql_name(&self.host))
-        }
-    }
-}
-
-/// A name in MySQL's quotes.
-pub(crate) fn sql_name(name: &str) -> String {
-    format!("`{}`", name.replace('`', "``"))
 }
 
 impl Grants {

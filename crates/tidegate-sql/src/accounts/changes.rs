@@ -6,11 +6,14 @@ use tidegate_rows::ServerError;
 
 use super::{
     State,
-    account::{Account, Grants, Name, Plugin, Secret},
+    account::{Account, Grants, Plugin, Secret},
     privileges::{Privileges, Reach},
-    tree::{AccountStatement, Given, Identified, Level, Wanted, Who},
 };
-use crate::errors;
+use crate::{
+    account_name::Name,
+    errors,
+    parse::account::{AccountStatement, Given, Identified, Level, Wanted, Who},
+};
 
 type Res<T> = Result<T, ServerError>;
 

@@ -11,7 +11,7 @@
 //!
 //! On the disk accounts are the statements that make them again, in `accounts.sql` of the data directory.
 //!
-//! Reading order: [`privileges`], [`patterns`], [`account`], [`access`], this, [`tree`] (statements), [`changes`] (what they do). Who
+//! Reading order: [`privileges`], [`patterns`], [`account`], [`access`], this, [`changes`] (what statements do). Who
 //! may run them is in `session/account_statements.rs`, what other statements need in `session/checks.rs` and
 //! `translate/access.rs`, the file in `accounts_file.rs`.
 //!
@@ -22,7 +22,6 @@ mod account;
 mod changes;
 mod patterns;
 mod privileges;
-mod tree;
 
 use std::{
     collections::BTreeMap,
@@ -32,21 +31,18 @@ use std::{
     },
 };
 
-use tidegate_rows::ServerError;
-
 pub(crate) use self::{
     access::Access,
-    account::{Account, Name, sql_name},
+    account::Account,
     changes::{At, Grant, existing, name_of, restore, secret_of},
     privileges::{KINDS, Privileges, Reach},
-    tree::{AccountStatement, Given, Identified, Level, RoleChoice, UserSpec, Wanted, Who},
 };
 use self::{account::Grants, patterns::closeness};
 pub use self::{
     account::{Plugin, Secret},
     patterns::Origin,
 };
-use crate::{accounts_file, directory::Directory, errors, task};
+use crate::account_name::Name;
 
 /// A user of the configuration, who may do everything, from any host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +81,7 @@ pub(crate) struct Accounts {
     state: Mutex<Arc<State>>,
     configured: Mutex<Vec<ConfiguredUser>>,
     /// Held while a change is on its way to the disk.
-    changing: Arc<tokio::sync::Mutex<()>>,
+    pub(crate) changing: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// The account of whoever is inside of the process.
@@ -187,28 +183,13 @@ impl State {
 }
 
 impl Accounts {
-    /// The accounts of a data directory.
-    ///
-    /// # Errors
-    /// Why its file cannot be read, or the line of it that is no statement of this version.
-    pub(crate) fn open(directory: &Directory, users: &[ConfiguredUser]) -> Result<Self, std::io::Error> {
-        let mut state = accounts_file::read(&directory.path)?;
+    /// These, and the users of a configuration.
+    pub(crate) fn new(mut state: State, users: &[ConfiguredUser]) -> Self {
         state.configure(users);
-        Ok(Self {
+        Self {
             version: Arc::new(AtomicU64::new(1)),
             state: Mutex::new(Arc::new(state)),
             configured: Mutex::new(users.to_vec()),
-            changing: Arc::default(),
-        })
-    }
-
-    /// Those of an engine without a directory.
-    #[cfg(test)]
-    pub(crate) fn for_tests() -> Self {
-        Self {
-            version: Arc::new(AtomicU64::new(1)),
-            state: Mutex::default(),
-            configured: Mutex::default(),
             changing: Arc::default(),
         }
     }
@@ -246,40 +227,11 @@ impl Accounts {
         self.version.fetch_add(1, Ordering::AcqRel);
     }
 
-    fn publish(&self, mut state: State) {
+    /// Has a changed state, which is on the disk, in place of the one before.
+    pub(crate) fn publish(&self, mut state: State) {
         let configured = self.configured.lock().unwrap_or_else(PoisonError::into_inner);
         state.next_number = state.next_number.max(self.now().next_number);
         self.set(&configured, state);
-    }
-
-    /// Changes accounts; the change is on the disk when this answers. If the caller is not there any more by then, it holds
-    /// all the same.
-    ///
-    /// # Errors
-    /// Those of `change`: then nothing has changed. 1030 if the disk refuses, 1041 if there are too many accounts or grants.
-    pub(crate) fn change<T>(
-        self: &Arc<Self>,
-        directory: &Arc<Directory>,
-        change: impl FnOnce(&mut State) -> Result<T, ServerError>,
-    ) -> Result<T, ServerError> {
-        let changing = task::block_on(Arc::clone(&self.changing).lock_owned()).map_err(|_| errors::interrupted())?;
-        let mut state = State::clone(&self.now());
-        let value = change(&mut state)?;
-        let text = accounts_file::text_of(&state)?;
-        let (accounts, directory) = (Arc::clone(self), Arc::clone(directory));
-        let written = tokio::task::spawn_blocking(move || {
-            let written = directory.write_file(accounts_file::NAME, text.as_bytes());
-            if written.is_ok() {
-                accounts.publish(state);
-            }
-            drop(changing);
-            written
-        });
-        match task::block_on_commit(written) {
-            Ok(Ok(written)) => written.map(|()| value),
-            Ok(Err(_)) => Err(errors::internal("the accounts could not be written")),
-            Err(task::Cancelled) => Err(errors::interrupted()),
-        }
     }
 
     /// The account that a user from somewhere logs in with.

@@ -7,8 +7,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use super::{Catalog, ForeignKey, Table, TableState};
-use crate::ddl::parent_id;
+use super::{Catalog, ForeignKey, Table, TableState, parent_id};
 
 /// A foreign key of a table that refers to another one, or to itself.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use super::{
-    Res, change, check_name, collation_of,
+    Res, change, check_name,
     define::{
         add_check, add_column, add_column_check, add_foreign_key, add_index, check_auto, column_key, column_of,
         default_of, session_of, shorten_prefixes,
@@ -15,24 +15,25 @@ use super::{
     fulltext, internal, keys, next_table_id, physical, schema_of,
 };
 use crate::{
-    catalog::{self, Catalog, Check, Column, Table, same_name},
-    engine::Schema,
+    catalog::{Catalog, Check, Index, Table},
+    catalog_file,
+    column::{Column, same_name},
     errors,
-    exec::{
-        Out,
-        bind::Constants,
-        conflict::shown_key,
-        copy::Origin,
-        params::Params,
+    exec::{bind::Constants, conflict::shown_key, copy::Origin, write::Writer},
+    parse::{AlterItem, ColumnSpec, IndexSpec, KeyKind, TableName, alter::Place, ddl::TableOptions},
+    schema::Schema,
+    session::Core,
+    store::{
+        conn::{Cell, Conn, Step},
         prepared::Prepared,
+        statistics,
+    },
+    translate::{
+        params::Params,
         rules::{check_cascades, is_about_alone, rules_of},
         target_table::TargetTable,
-        write::Writer,
     },
-    parse::{AlterItem, ColumnSpec, IndexSpec, KeyKind, TableName, alter::Place, ddl::TableOptions},
-    session::Core,
-    store::conn::{Cell, Conn, Step},
-    value::{Base, Rep, SqlType},
+    value::{Base, Rep, SqlType, collation::collation_of, out::Out},
 };
 
 /// Carries out ALTER TABLE; answers how many rows MariaDB would have copied, which is what clients are told.
@@ -72,7 +73,7 @@ pub(super) fn alter_table(core: &mut Core, name: &TableName, items: &[AlterItem]
                 keys::check_children(conn, &schema, &new, key)?;
             }
         }
-        catalog::store(conn, &new).map_err(internal)?;
+        catalog_file::store(conn, &new).map_err(internal)?;
         keys::rename_parent(conn, catalog, &mut new)?;
         Ok(copied)
     })
@@ -99,7 +100,7 @@ fn check_narrowed(old: &Table, new: &Table, items: &[AlterItem]) -> Res<()> {
 /// Whether MariaDB copies a table for this change; others happen in place.
 fn copies(old: &Table, new: &Table) -> bool {
     let in_unique = |id: u32| {
-        let unique = |index: &&crate::catalog::Index| index.kind.is_unique();
+        let unique = |index: &&Index| index.kind.is_unique();
         new.indexes.iter().filter(unique).any(|index| index.parts.iter().any(|part| part.column == id))
     };
     let changed = |column: &Column| {
@@ -127,7 +128,7 @@ fn copies(old: &Table, new: &Table) -> bool {
             || known.generated != column.generated
             || column.auto_increment && !known.auto_increment
     };
-    crate::ddl::temporary::is_hidden(&new.name)
+    crate::temporary_name::is_hidden(&new.name)
         || new.columns.iter().any(changed)
         || new.checks.iter().any(|check| !old.checks.contains(check))
         || new.foreign_keys.iter().any(|key| !old.foreign_keys.iter().any(|known| known.name == key.name))
@@ -317,7 +318,7 @@ fn drop_constraint(core: &Core, table: &mut Table, name: &str, if_exists: bool, 
         table.foreign_keys.remove(key);
         return Ok(());
     }
-    let is_unique = |index: &catalog::Index| index.kind.is_unique() && same_name(&index.name, name);
+    let is_unique = |index: &Index| index.kind.is_unique() && same_name(&index.name, name);
     if let Some(index) = table.indexes.iter().position(is_unique).filter(|_| !is_check) {
         table.indexes.remove(index);
         return Ok(());
@@ -485,9 +486,9 @@ fn rebuild(
 }
 
 /// Creates an index over existing rows; duplicates are told with their value.
-fn create_index(conn: &Conn, table: &Table, index: &catalog::Index, sql: &str) -> Res<()> {
+fn create_index(conn: &Conn, table: &Table, index: &Index, sql: &str) -> Res<()> {
     match conn.execute(sql) {
-        Ok(()) => table.state.changes.forget_in(conn, &table.physical()).map_err(internal),
+        Ok(()) => statistics::forget(&table.state.changes, conn, &table.physical()).map_err(internal),
         Err(error) if error.is_unique() => {
             let parts = table.key_parts(index);
             let list = parts.join(", ");
@@ -537,7 +538,7 @@ fn copy_rows(core: &Core, conn: &mut Conn, schema: &Arc<Schema>, old: &Table, ne
         }
     }
     fulltext::create_all(conn, new)?;
-    new.state.changes.forget_in(conn, &new.physical()).map_err(internal)?;
+    statistics::forget(&new.state.changes, conn, &new.physical()).map_err(internal)?;
     if rows > 0 && origins.iter().any(|origin| matches!(origin, Origin::Number)) {
         new.state.next_auto.store(rows as u64 + 1, Ordering::Release);
     }

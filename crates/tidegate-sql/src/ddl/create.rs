@@ -10,14 +10,18 @@ use super::{
     fulltext, internal, next_table_id, schema_of,
 };
 use crate::{
-    catalog::{self, Default, Table, TableState, same_name},
-    engine::Schema,
+    catalog::{Catalog, Table, TableState},
+    catalog_file,
+    column::{Default, same_name},
     errors,
-    exec::rules::{check_cascades, rules_of},
     parse::{ColumnSpec, CreateTable, DefaultSpec, TableName},
+    schema::Schema,
     session::Core,
     store::conn::Conn,
-    translate::Origin,
+    translate::{
+        Origin,
+        rules::{check_cascades, rules_of},
+    },
     value::{Base, SqlType},
 };
 
@@ -77,7 +81,7 @@ fn fill(
     let filled = core.run_own(&sql, to.0, to.1);
     if filled.is_err() {
         let named = |name: &str| TableName { schema: Some(schema.name.clone()), name: name.to_owned() };
-        match super::temporary::is_hidden(table) {
+        match crate::temporary_name::is_hidden(table) {
             true => super::drop_some_tables(core, vec![named(NEW)], true, true)?,
             false => super::drop_tables(core, &[named(table)], true, false)?,
         };
@@ -92,7 +96,7 @@ fn fill(
 /// 1050 and MySQL's others.
 fn make(core: &mut Core, schema: &Arc<Schema>, create: &mut CreateTable, sql: &[u8]) -> Res<Option<String>> {
     let name = create.name.name.clone();
-    let check_free = |catalog: &catalog::Catalog| match catalog.table(&name) {
+    let check_free = |catalog: &Catalog| match catalog.table(&name) {
         Some(_) => Err(errors::table_exists(&name)),
         None => Ok(()),
     };
@@ -114,7 +118,7 @@ fn make(core: &mut Core, schema: &Arc<Schema>, create: &mut CreateTable, sql: &[
         rules_of(&session_of(core, schema), &table)?;
         check_cascades(&table)?;
         build(conn, &table)?;
-        catalog::store(conn, &table).map_err(internal)
+        catalog_file::store(conn, &table).map_err(internal)
     })?;
     Ok(query)
 }

@@ -2,16 +2,20 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use super::{Res, check_name, collation_of, internal, next_table_id};
+use super::{Res, check_name, internal, next_table_id};
 use crate::{
-    catalog::{Catalog, Check, Column, Default, ForeignKey, Generated, Index, IndexPart, Table, TableState, same_name},
+    catalog::{Catalog, Check, ForeignKey, Index, IndexPart, Table, TableState, parent_id},
     coerce::Target,
-    engine::Schema,
+    column::{Column, Default, Generated, same_name},
     errors,
     parse::{CheckSpec, ColumnSpec, CreateTable, DefaultSpec, ForeignKeySpec, IndexSpec, KeyKind},
+    schema::Schema,
     session::Core,
     store::conn::Conn,
-    value::{Base, Rep, SqlType, Val, collation::Collation},
+    value::{
+        Base, Rep, SqlType, Val,
+        collation::{Collation, collation_of},
+    },
 };
 
 /// Columns of a table; SQLite's limit.
@@ -19,7 +23,7 @@ const COLUMNS_MAX: usize = 2000;
 
 /// What translations of a table's expressions see.
 pub(super) fn session_of<'s>(core: &'s Core, schema: &'s Arc<Schema>) -> crate::translate::Session<'s> {
-    crate::translate::Session::new(&core.engine, Some(schema), &core.env)
+    crate::translate::Session::new(&core.engine, &core.above.library, Some(schema), &core.env)
 }
 
 /// Creates SQLite's table and indexes.
@@ -163,7 +167,7 @@ pub(super) fn column_of(
 ) -> Res<Column> {
     check_name(&spec.name)?;
     let mut ty = spec.ty.clone();
-    if ty.marks.real && core.env.sql_mode.get() & crate::variables::REAL_AS_FLOAT != 0 {
+    if ty.marks.real && core.env.sql_mode.get() & crate::sql_mode::REAL_AS_FLOAT != 0 {
         ty = SqlType { decimals: ty.decimals, ..SqlType::new(Base::Float) };
     }
     if ty.base.is_character() && !spec.is_json {
@@ -264,7 +268,7 @@ pub(super) fn default_of(
     let value = target.coerce(value).map_err(|_| invalid())?;
     // The text is shown as the column would show the value.
     let mut shown = Vec::new();
-    crate::exec::Out::of(&column.ty).write(value.as_cell(), &mut shown);
+    crate::value::out::Out::of(&column.ty).write(value.as_cell(), &mut shown);
     let text = match (column.ty.rep(), column.ty.base) {
         (Rep::Blob, _) => given,
         (_, Base::Bit) => crate::value::uint_of(value.as_cell()).to_string(),
@@ -362,11 +366,6 @@ fn index_name(table: &Table, spec: &IndexSpec) -> Res<String> {
             Ok(name)
         }
     }
-}
-
-/// The number of the table that a foreign key refers to.
-pub(crate) fn parent_id(key: &ForeignKey) -> Option<i64> {
-    key.table.split('\u{0}').nth(1)?.strip_prefix('t')?.parse().ok()
 }
 
 /// Adds a foreign key, with an index for its columns if there is none. Parent and columns keep name and physical name.

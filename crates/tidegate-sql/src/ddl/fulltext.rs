@@ -5,12 +5,11 @@ use super::{Res, internal};
 use crate::{
     catalog::{Index, Table},
     errors,
-    parse::KeyKind,
     store::{
         conn::Conn,
-        fulltext::{Mode, Rules},
+        fulltext::index::{collation_of, indexes, name_of},
     },
-    value::{Base, collation::Collation},
+    value::Base,
 };
 
 /// Checks whether a table may have the FULLTEXT indexes that it has.
@@ -19,7 +18,7 @@ use crate::{
 /// 1796 for temporary tables, 1283 for a column that is no text or has another collation than the first one, 1907 for a virtual one.
 pub(super) fn check(table: &Table) -> Res<()> {
     for index in indexes(table) {
-        if super::temporary::is_hidden(&table.name) {
+        if crate::temporary_name::is_hidden(&table.name) {
             return Err(errors::fulltext_of_temporary());
         }
         let columns = index.parts.iter().filter_map(|part| table.position(part.column)).map(|at| &table.columns[at]);
@@ -34,11 +33,6 @@ pub(super) fn check(table: &Table) -> Res<()> {
         }
     }
     Ok(())
-}
-
-/// The FULLTEXT indexes of a table.
-fn indexes(table: &Table) -> impl Iterator<Item = &Index> {
-    table.indexes.iter().filter(|index| index.kind == KeyKind::Fulltext)
 }
 
 /// Makes an index of the rows that there are.
@@ -119,41 +113,4 @@ pub(super) fn optimise(conn: &Conn, table: &Table) -> Res<()> {
         let name = name_of(table.id, index);
         conn.execute(&format!("INSERT INTO tg_words{name} (tg_words{name}) VALUES ('optimize')")).map_err(internal)
     })
-}
-
-/// What the names of an index's tables end with.
-fn name_of(table: i64, index: &Index) -> String {
-    format!("{table}_{}", index.id)
-}
-
-fn collation_of(table: &Table, index: &Index) -> Collation {
-    let first = index.parts.first().and_then(|part| table.position(part.column));
-    first.map_or(Collation::DEFAULT, |at| table.columns[at].ty.collation)
-}
-
-/// An index as searches need it.
-pub(crate) struct Searched {
-    /// What its tables' names end with.
-    pub(crate) name: String,
-    pub(crate) collation: Collation,
-    pub(crate) rules: Rules,
-}
-
-impl Searched {
-    /// The index of a table over exactly these columns, in any order.
-    pub(crate) fn of(table: &Table, columns: &[usize]) -> Option<Self> {
-        let is_in = |index: &Index, id: u32| index.parts.iter().any(|part| part.column == id);
-        let fits = |index: &&Index| {
-            columns.iter().all(|at| is_in(index, table.columns[*at].id))
-                && index.parts.iter().all(|part| table.position(part.column).is_some_and(|at| columns.contains(&at)))
-        };
-        let index = indexes(table).find(fits)?;
-        let rules = Rules::of_engine(&table.engine);
-        Some(Self { name: name_of(table.id, index), collation: collation_of(table, index), rules })
-    }
-
-    /// How a search of it is read.
-    pub(crate) fn mode(&self, boolean: bool) -> Mode {
-        Mode { boolean, rules: self.rules }
-    }
 }

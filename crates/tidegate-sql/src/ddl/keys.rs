@@ -1,11 +1,13 @@
 //! Foreign keys of tables that change: what they need stays, and the names that they show follow.
 
-use super::{Res, alter, define::parent_id, internal};
+use super::{Res, alter, internal};
 use crate::{
-    catalog::{self, Catalog, Column, ForeignKey, Table},
-    engine::Schema,
+    catalog::{Catalog, ForeignKey, Index, Table, parent_id},
+    catalog_file,
+    column::Column,
     errors,
     exec::conflict::key_text,
+    schema::Schema,
     store::conn::{Conn, Step},
 };
 
@@ -48,7 +50,7 @@ pub(super) fn check(catalog: &Catalog, schema: &Schema, old: &Table, new: &Table
             ));
         }
         let unique = |table: &Table| {
-            let serves = |index: &&catalog::Index| {
+            let serves = |index: &&Index| {
                 index.identifies_rows()
                     && index.parts.len() == columns.len()
                     && index.parts.iter().all(|part| columns.contains(&part.column))
@@ -62,7 +64,7 @@ pub(super) fn check(catalog: &Catalog, schema: &Schema, old: &Table, new: &Table
     Ok(())
 }
 
-fn begins_with(index: &catalog::Index, columns: &[u32]) -> bool {
+fn begins_with(index: &Index, columns: &[u32]) -> bool {
     index.kind.is_ordered()
         && index.parts.len() >= columns.len()
         && index.parts.iter().zip(columns).all(|(part, id)| part.column == *id)
@@ -108,11 +110,11 @@ pub(super) fn rename_parent(conn: &Conn, catalog: &Catalog, parent: &mut Table) 
     for table in catalog.tables.values().filter(|table| table.id != id && refers(table)) {
         let mut table = alter::copy(table);
         if follow(&mut table) {
-            catalog::store(conn, &table).map_err(internal)?;
+            catalog_file::store(conn, &table).map_err(internal)?;
         }
     }
     if follow(parent) {
-        catalog::store(conn, parent).map_err(internal)?;
+        catalog_file::store(conn, parent).map_err(internal)?;
     }
     Ok(())
 }

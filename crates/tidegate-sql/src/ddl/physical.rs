@@ -6,10 +6,10 @@
 
 use super::{Res, internal};
 use crate::{
-    catalog::{Catalog, Column, Default, Table},
+    catalog::{Catalog, Table},
+    column::{Column, Default},
     errors,
-    store::conn::{Cell, Conn, SqliteError, Step},
-    translate::quote,
+    store::conn::{Cell, Conn, SqliteError, Step, quote},
     value::Datum,
 };
 

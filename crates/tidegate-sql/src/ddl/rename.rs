@@ -2,14 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Res, alter::copy, change, check_name, internal, keys, schema_of, temporary};
+use super::{Res, alter::copy, change, check_name, internal, keys, schema_of};
 use crate::{
-    catalog::{self, Catalog},
-    engine::Schema,
-    errors,
-    parse::TableName,
-    session::Core,
-    store::conn::Conn,
+    catalog::Catalog, catalog_file, errors, parse::TableName, schema::Schema, session::Core, store::conn::Conn,
+    temporary_name,
 };
 
 /// A table's name and its new one.
@@ -27,7 +23,7 @@ pub(super) fn rename(core: &Core, pairs: &[Pair]) -> Res<()> {
             return Err(errors::unsupported("moving a table to another schema"));
         }
         check_name(&pair.1.name)?;
-        if temporary::is_hidden(&core.actual(&pair.0).name) {
+        if temporary_name::is_hidden(&core.actual(&pair.0).name) {
             return Err(errors::unsupported("renaming a temporary table"));
         }
         match schemas.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &schema)) {
@@ -42,7 +38,7 @@ pub(super) fn rename(core: &Core, pairs: &[Pair]) -> Res<()> {
             rename_one(conn, catalog, schema, first)?;
             for pair in rest {
                 // With the names that the pairs before it have given.
-                let now = catalog::load(conn, Some(catalog))?.unwrap_or_default();
+                let now = catalog_file::load(conn, Some(catalog))?.unwrap_or_default();
                 rename_one(conn, &now, schema, pair)?;
             }
             Ok(())
@@ -58,6 +54,6 @@ fn rename_one(conn: &Conn, catalog: &Catalog, schema: &Schema, (from, to): &Pair
     }
     let mut renamed = copy(table);
     renamed.name.clone_from(&to.name);
-    catalog::store(conn, &renamed).map_err(internal)?;
+    catalog_file::store(conn, &renamed).map_err(internal)?;
     keys::rename_parent(conn, catalog, &mut renamed)
 }

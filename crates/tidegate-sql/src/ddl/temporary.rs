@@ -3,26 +3,21 @@
 //! The name begins with `#tmp`, a word for the process and a number that no table before had. What a session or an earlier process
 //! has left behind is dropped by the next change of definitions in the schema.
 
-use std::{
-    path::PathBuf,
-    sync::{
-        Mutex, OnceLock, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicU64, Ordering},
 };
 
 use super::{Res, internal, schema_of};
 use crate::{
-    catalog::{self, Catalog},
-    engine::Schema,
-    errors,
+    catalog::Catalog,
+    catalog_file, errors,
     parse::TableName,
-    session::Core,
+    schema::Schema,
+    session::{Core, temporary::left_tables},
     store::conn::Conn,
+    temporary_name::is_hidden,
 };
-
-/// Tables of sessions that have ended: the schema's file and the name.
-static LEFT: Mutex<Vec<(PathBuf, String)>> = Mutex::new(Vec::new());
 
 /// A word for this process: the numbers begin anew with each.
 fn token() -> &'static str {
@@ -40,35 +35,6 @@ fn token() -> &'static str {
 fn hidden_name(name: &str) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     format!("#tmp.{}.{}.{name}", token(), NEXT.fetch_add(1, Ordering::Relaxed))
-}
-
-/// Whether a name is that of a temporary table.
-pub(crate) fn is_hidden(name: &str) -> bool {
-    name.starts_with("#tmp.")
-}
-
-/// The name that its session uses.
-pub(crate) fn shown(name: &str) -> &str {
-    if is_hidden(name) { name.splitn(4, '.').nth(3).unwrap_or(name) } else { name }
-}
-
-impl Core {
-    /// The table that a name means in this session: a temporary one hides a table of the schema.
-    pub(crate) fn actual(&self, name: &TableName) -> TableName {
-        let schema = name.schema.clone().or_else(|| self.schema.as_ref().map(|schema| schema.name.clone()));
-        let hidden = schema.and_then(|schema| self.env.temporary(&schema, &name.name));
-        TableName { schema: name.schema.clone(), name: hidden.unwrap_or_else(|| name.name.clone()) }
-    }
-
-    /// Gives up the session's temporary tables; they are dropped later.
-    pub(crate) fn leave_temporary(&self) {
-        let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
-        for ((schema, _), hidden) in self.env.take_temporary() {
-            if let Ok(schema) = self.engine.schema(&schema) {
-                left.push((schema.path.clone(), hidden));
-            }
-        }
-    }
 }
 
 /// Prepares CREATE TEMPORARY TABLE: the name under which the table is made.
@@ -92,7 +58,7 @@ pub(super) fn sweep(conn: &Conn, catalog: &Catalog, schema: &Schema) -> Res<()> 
         return Ok(());
     }
     let own = format!("#tmp.{}.", token());
-    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut left = left_tables();
     // Those that this change drops stay in the list until it is certain that they are gone.
     left.retain(|(path, name)| *path != schema.path || catalog.tables.values().any(|table| table.name == *name));
     for table in catalog.tables.values().filter(|table| is_hidden(&table.name)) {
@@ -101,7 +67,7 @@ pub(super) fn sweep(conn: &Conn, catalog: &Catalog, schema: &Schema) -> Res<()> 
             continue;
         }
         conn.execute(&format!("DROP TABLE IF EXISTS t{}", table.id)).map_err(internal)?;
-        catalog::remove(conn, table.id).map_err(internal)?;
+        catalog_file::remove(conn, table.id).map_err(internal)?;
     }
     Ok(())
 }

@@ -2,11 +2,11 @@
 
 use super::Core;
 use crate::{
-    catalog::{Column, Default, Table},
+    catalog::Table,
     coerce::implicit_default,
-    exec::Out,
+    column::{Column, Default},
     translate::{Origin, select::RelColumn},
-    value::{Base, Datum},
+    value::{Base, Datum, out::Out},
 };
 
 /// A column of a view, as its text gives it now.

@@ -5,10 +5,9 @@ use std::sync::atomic::Ordering;
 use super::write::{Res, Writer, Written, auto_beyond_rowid, internal};
 use crate::{
     catalog::Table,
-    errors,
+    errors, sql_mode,
     store::{conn::Cell, private::watch::Watch},
     value::{Datum, uint_of},
-    variables,
 };
 
 /// The values that a statement has reserved for rows to come, as InnoDB does (`innodb_autoinc_lock_mode` = 1): as many as VALUES has
@@ -52,7 +51,7 @@ impl Interval {
     }
 
     /// A row has a value of its own: those behind it come next.
-    fn pass(&mut self, value: &Datum, numbers: crate::session::Numbers) {
+    fn pass(&mut self, value: &Datum, numbers: crate::env::Numbers) {
         let value = if matches!(value, Datum::Int(value) if *value < 0) { 0 } else { uint_of(value.as_cell()) };
         if let Some(next) = self.next.filter(|next| value >= *next) {
             self.next = Some(numbers.next_auto(value.saturating_add(1)).max(next));
@@ -74,7 +73,7 @@ impl Writer<'_> {
     /// The AUTO_INCREMENT column, if the row leaves its value open with NULL or 0.
     pub(super) fn wants_auto(&self, table: &Table, row: &[Datum]) -> Option<usize> {
         let column = table.auto_column()?;
-        let zero = row[column] == Datum::Int(0) && self.env.sql_mode.get() & variables::NO_AUTO_VALUE_ON_ZERO == 0;
+        let zero = row[column] == Datum::Int(0) && self.env.sql_mode.get() & sql_mode::NO_AUTO_VALUE_ON_ZERO == 0;
         (row[column].is_null() || zero).then_some(column)
     }
 
@@ -117,7 +116,7 @@ impl Writer<'_> {
         let counter = self.next_auto(table, column)?;
         let (first, count, most) = match numbers.insert_id {
             Some(id) => {
-                self.env.numbers.set(crate::session::Numbers { insert_id: None, ..numbers });
+                self.env.numbers.set(crate::env::Numbers { insert_id: None, ..numbers });
                 (id, 1, u64::MAX)
             }
             // A statement that runs again takes what it had, and no more of that: what comes behind may be somebody else's.
@@ -244,10 +243,10 @@ mod tests {
         assert_eq!(known.wanted(), 4, "however many have come before");
         known.taken(7, 11);
         known.tried();
-        known.pass(&Datum::Int(100), crate::session::Numbers::default());
+        known.pass(&Datum::Int(100), crate::env::Numbers::default());
         known.tried();
         assert_eq!((known.next, known.wanted()), (Some(101), 2), "for the rows that are left");
-        known.pass(&Datum::Int(-1), crate::session::Numbers::default());
+        known.pass(&Datum::Int(-1), crate::env::Numbers::default());
         assert_eq!(known.next, Some(101));
         let mut unknown = Interval::for_rows(0);
         for expected in [1, 2, 4, 8] {

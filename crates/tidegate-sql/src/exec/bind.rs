@@ -4,22 +4,23 @@ use std::borrow::Cow;
 
 use tidegate_rows::ServerError;
 
-use super::params::Params;
 use crate::{
+    env::Env,
     errors,
     functions::cast_val,
-    lexer::{LexMode, Literal, LiteralKind, unescape},
-    session::Env,
+    lexer::{Literal, LiteralKind},
     store::conn::{Bound, Cell, Stmt, to_server_error},
     translate::{
         Bind, ParamKind, Source,
         like::{Given, Side},
+        literals::literal_bytes,
+        params::Params,
     },
     value::{
         Base, Datum, Rep, SqlType, Val,
         decimal::Decimal,
         latin1,
-        number::{bit_bytes, hex_bytes, parse_f64},
+        number::{big_endian, parse_f64},
         temporal::{Datetime, truncate_micros, write_time},
     },
 };
@@ -283,23 +284,4 @@ impl<'a> Constants<'a> {
 #[inline]
 fn whole_number(digits: &[u8]) -> i64 {
     digits.iter().fold(0i64, |value, digit| value.wrapping_mul(10).wrapping_add(i64::from(digit - b'0')))
-}
-
-/// What a literal is as a string of bytes: of numbers their digits.
-pub(crate) fn literal_bytes(kind: LiteralKind, text: &[u8], mode: LexMode) -> Vec<u8> {
-    match kind {
-        LiteralKind::Text { quote, escaped: true } => {
-            let mut out = Vec::with_capacity(text.len());
-            unescape(text, quote, mode, &mut out);
-            out
-        }
-        LiteralKind::Hex | LiteralKind::HexNumber => hex_bytes(std::str::from_utf8(text).unwrap_or_default()),
-        LiteralKind::Bits => bit_bytes(std::str::from_utf8(text).unwrap_or_default()),
-        _ => text.to_vec(),
-    }
-}
-
-/// `0x…` and `b'…'` are big-endian numbers where a number is wanted.
-pub(crate) fn big_endian(bytes: &[u8]) -> u64 {
-    bytes[bytes.len().saturating_sub(8)..].iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }

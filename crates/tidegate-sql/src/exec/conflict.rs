@@ -5,23 +5,22 @@ use tidegate_rows::ServerError;
 
 use super::{
     Out,
-    target_table::{TargetTable, UniqueKey},
     write::{Res, Writer, internal},
 };
 use crate::{
     catalog::{ForeignKey, Index, IndexPart, Table},
     errors,
-    parse::KeyKind,
-    program::Event,
+    parse::{KeyKind, program::Event},
     row_locks::Resource,
     store::conn::{Cell, SqliteError, Step, to_server_error},
     task,
+    translate::target_table::{TargetTable, UniqueKey},
     value::{Datum, Rep, beginning::beginning},
 };
 
 /// A foreign key as errors show it.
 pub(crate) fn key_text(schema: &str, child: &Table, key: &ForeignKey) -> String {
-    let quote = crate::show::quote_name;
+    let quote = crate::column::quoted;
     let shown = |name: &str| quote(name.split('\0').next().unwrap_or(name));
     let columns: Vec<String> = key
         .columns

@@ -7,14 +7,14 @@ use super::{
     Out,
     conflict::entry,
     insert::{Given, bind_row},
-    target_table::TargetTable,
     write::{Res, Writer, internal},
 };
 use crate::{
-    catalog::{Column, Default},
     coerce::{Target, implicit_default},
+    column::{Column, Default},
     errors,
     store::conn::{Step, Stmt},
+    translate::target_table::TargetTable,
     value::{Base, Datum, Val},
 };
 

@@ -5,14 +5,13 @@
 
 use super::{
     insert::InsertRun,
-    target_table::TargetTable,
     update::Changed,
     write::{Res, Writer},
 };
 use crate::{
     errors,
-    program::{Event, Timing},
-    translate::dml::InsertPlan,
+    parse::program::{Event, Timing},
+    translate::{dml::InsertPlan, target_table::TargetTable},
     value::Datum,
 };
 

@@ -5,19 +5,20 @@ use std::sync::Arc;
 use super::{
     auto::Interval,
     conflict::{entry, is_foreign_key},
-    rules::RuleKind,
-    target_table::TargetTable,
     write::{Res, ReturnedRows, Writer, Written, internal},
 };
 use crate::{
-    catalog::{Default, Table},
-    ddl::temporary::shown,
+    catalog::Table,
+    column::Default,
     errors,
-    program::{Event, Timing},
+    parse::program::{Event, Timing},
     store::conn::{Cell, Stmt},
+    temporary_name::shown,
     translate::{
         assign::{LateValue, RowValue},
         dml::{Cellish, InsertPlan, InsertRow},
+        rules::RuleKind,
+        target_table::TargetTable,
     },
     value::{Datum, Val},
 };

@@ -2,48 +2,23 @@
 //!
 //! The reader follows MariaDB's byte by byte: what ends, encloses and escapes fields may each be any bytes.
 
-use std::rc::Rc;
-
 use super::{
     bind::Constants,
     insert::{Given, InsertRun},
-    params::Params,
     write::{Res, TOO_MUCH, Writer},
 };
 use crate::{
+    env::{Charset, UserValue},
     errors,
     parse::files::FileFormat,
-    session::{Charset, UserValue},
     store::file_source::FileSource,
-    translate::dml::Feed,
-    translate::dml::{Cellish, InsertPlan},
+    translate::{
+        dml::{Cellish, Feed, InsertPlan},
+        load::{FieldTo, LoadPlan},
+        params::Params,
+    },
     value::{Base, Datum, SqlType, Val, collation::Collation},
 };
-
-/// What LOAD DATA inserts beside what an INSERT says.
-#[derive(Debug)]
-pub(crate) struct LoadPlan {
-    /// Where each field of a line goes.
-    pub(crate) fields: Vec<FieldTo>,
-    /// Names of the user variables.
-    pub(crate) variables: Vec<String>,
-    /// The variable that each parameter of the expressions behind SET is.
-    pub(crate) params: Vec<usize>,
-    pub(crate) format: FileFormat,
-    pub(crate) charset: Charset,
-    /// Lines to be left out.
-    pub(crate) skip: u64,
-    pub(crate) source: Rc<FileSource>,
-}
-
-/// Where a field goes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum FieldTo {
-    /// The column of this position among those that the plan gives values.
-    Column(usize),
-    /// A user variable, by its position.
-    Variable(usize),
-}
 
 /// A field as a line has it.
 #[derive(Debug, Clone, PartialEq, Eq)]

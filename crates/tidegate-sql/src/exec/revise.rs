@@ -1,41 +1,23 @@
 //! Rows whose fate is decided outside of SQL: compare and set, insert or change, in one step that no other writer comes into.
 
-use std::{fmt::Debug, sync::Arc};
+use std::sync::Arc;
 
 use tidegate_rows::{Param, Value};
 
 use super::{
-    Out,
     bind::Constants,
-    params::{Made, Params},
     write::{Res, Writer, Written},
 };
 use crate::{
     errors,
-    program::{Event, Timing},
-    translate::dml::{InsertPlan, UpdatePlan},
-    value::Datum,
+    parse::program::{Event, Timing},
+    translate::{
+        dml::{InsertPlan, UpdatePlan},
+        params::{Made, Params},
+        revise::Revision,
+    },
+    value::{Datum, out::Out},
 };
-
-/// What is to become of a row.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Revision {
-    /// It stays as it is, or absent.
-    Keep,
-    /// It gets these values, one for each of the open columns; a row that is not there is inserted.
-    Put(Vec<Param>),
-    /// It is deleted. Nothing for a row that is not there.
-    Delete,
-}
-
-/// Decides about rows with the writer's lock in hand.
-///
-/// It may be asked again about the same row: a statement that meets a row which others have locked is undone, waits for them and
-/// starts anew. What it notes of its decision is good when the request has ended without an error. It must not wait.
-pub trait Revise: Debug {
-    /// Decides about a row, of which it gets the open columns; `None` if the request has found none.
-    fn revise(&self, old: Option<&[Param]>) -> Revision;
-}
 
 impl Writer<'_> {
     /// Has somebody decide about the rows that an UPDATE finds, or whether to make one.

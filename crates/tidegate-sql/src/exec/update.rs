@@ -8,13 +8,12 @@ use super::{
     Out,
     conflict::is_foreign_key,
     insert::InsertRun,
-    target_table::TargetTable,
     write::{Res, ReturnedRows, Rows, Writer, Written, internal},
 };
 use crate::{
     coerce::Target,
     errors,
-    program::{Event, Timing},
+    parse::program::{Event, Timing},
     store::{
         conn::{Cell, SqliteError, Step},
         keys,
@@ -22,6 +21,7 @@ use crate::{
     translate::{
         assign::RowValue,
         dml::{Cellish, DeletePlan, InsertPlan, UpdatePlan, UpdateTarget, Upsert},
+        target_table::TargetTable,
     },
     value::{Datum, uint_of},
 };

@@ -5,25 +5,17 @@
 
 use tidegate_rows::{QueryError, ServerError, Sink};
 
-use super::{
-    SelectPlan,
-    bind::Constants,
-    params::{Made, MadeParam, Params},
-};
+use super::bind::Constants;
 use crate::{
     errors,
     store::conn::{Bound, Cell, Step, Stmt, to_server_error},
-    translate::Bind,
+    translate::{
+        Bind,
+        params::{Made, MadeParam, Params},
+        plan::SelectPlan,
+        walk::Walk,
+    },
 };
-
-/// How rows are walked through.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Walk {
-    /// A parameter that has several values: the last one holds them. Of each the first row counts.
-    pub(crate) each: Option<usize>,
-    /// The parameter that limits the rows which are counted; the one behind it is how many of those are left out.
-    pub(crate) limit: usize,
-}
 
 /// What a query says of a row in its last column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,28 +5,26 @@ use std::sync::Arc;
 
 use tidegate_rows::ServerError;
 
-use super::{
-    bind::Constants,
-    prepared::{Prepared, Text},
-    target_table::TargetTable,
-};
+use super::bind::Constants;
 use crate::{
-    catalog::{Column, Default, Table, TableState},
+    catalog::{Table, TableState},
     coerce::Target,
-    engine::Schema,
+    column::{Column, Default},
+    env::Env,
     errors,
     row_locks::{Mode, Resource},
-    session::Env,
+    schema::Schema,
+    sql_mode,
     store::{
         conn::{Conn, SqliteError, Step, Stmt, to_server_error},
+        prepared::{Prepared, Text},
         private::{
             notes::Notes,
             watch::{Check, Purpose, Watch},
         },
     },
-    translate::{dml::Feed, returning::Returned},
+    translate::{dml::Feed, returning::Returned, target_table::TargetTable},
     value::{Base, Datum, Rep, Val},
-    variables,
 };
 
 pub(crate) type Res<T> = Result<T, ServerError>;
@@ -175,7 +173,7 @@ impl Writer<'_> {
             let check = Check { locks: Arc::clone(&schema.rows), owner: None, is_beside: false, notes };
             self.conn.set_watch(Some(Box::new(Watch::new(Purpose::Check(check)))));
         }
-        let learned = self.conn.learn(schema, std::iter::once(table.id));
+        let learned = schema.teach(self.conn, std::iter::once(table.id));
         self.conn.watch().filter(|_| learned.is_ok()).map(meet);
         let met = learned.and_then(|()| self.go_on());
         if let Some(notes) = lent {
@@ -213,7 +211,7 @@ impl Writer<'_> {
     }
 
     pub(super) fn strict(&self) -> bool {
-        self.env.sql_mode.get() & (variables::STRICT_TRANS_TABLES | variables::STRICT_ALL_TABLES) != 0
+        self.env.sql_mode.get() & (sql_mode::STRICT_TRANS_TABLES | sql_mode::STRICT_ALL_TABLES) != 0
     }
 
     pub(super) fn target<'t>(&'t self, to: &'t TargetTable, column: usize, row: usize, ignore: bool) -> Target<'t> {

@@ -10,7 +10,7 @@ use libsqlite3_sys as ffi;
 use tidegate_rows::ServerError;
 
 use crate::{
-    errors,
+    env, errors,
     store::conn::{Cell, SqliteError},
     task,
     value::{Datum, Rep, Val, decimal::Decimal, uint_of},
@@ -256,7 +256,7 @@ unsafe extern "C" fn trampoline(
     let mut out = Out { context };
     match catch_unwind(AssertUnwindSafe(|| (udf.call)(&args, &mut out))) {
         Ok(Ok(())) if task::has_warned() => {
-            if let Some(Err(error)) = task::env(|env| env.check_aborted()) {
+            if let Some(Err(error)) = env::current(|env| env.check_aborted()) {
                 out.error(error);
             }
         }

@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{
     errors,
-    store::conn::Cell,
-    translate::{Ex, Res, Translator, expr::arguments, quote, scope::Scope, types::digits, windows::window_name},
+    store::conn::{Cell, quote},
+    translate::{Ex, Res, Translator, expr::arguments, scope::Scope, types::digits, windows::window_name},
     value::{
         Base, Datum, Rep, SqlType,
         collation::Collation,
@@ -254,7 +254,7 @@ impl Accumulate for GroupConcat {
         if args.is_null(0) || self.cut {
             return Ok(());
         }
-        let most = crate::task::env(|env| env.group_concat_max_len.get()).unwrap_or(usize::MAX);
+        let most = crate::env::current(|env| env.group_concat_max_len.get()).unwrap_or(usize::MAX);
         let bytes = args.bytes(0);
         self.rows += 1;
         // Four digits say how long the separator behind them is.
@@ -270,7 +270,7 @@ impl Accumulate for GroupConcat {
             }
             text.truncate(end);
             self.cut = true;
-            crate::task::env(|env| env.warn(errors::cut_by_group_concat(self.rows)));
+            crate::env::current(|env| env.warn(errors::cut_by_group_concat(self.rows)));
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ static UDFS: &[Udf] = &[
         let most = f64::from(f32::MAX);
         let value = args.real(0);
         if value.abs() > most {
-            crate::task::env(|env| env.note(errors::out_of_range("cast as float", 1)));
+            crate::env::current(|env| env.note(errors::out_of_range("cast as float", 1)));
         }
         out.real(f64::from(value.clamp(-most, most) as f32));
         Ok(())
@@ -56,7 +56,7 @@ static UDFS: &[Udf] = &[
         let fitted = match value.rescale(scale) {
             Some(fitted) if fitted.mantissa.abs() <= limit => fitted,
             _ => {
-                crate::task::env(|env| env.warn(errors::out_of_range("cast", 1)));
+                crate::env::current(|env| env.warn(errors::out_of_range("cast", 1)));
                 decimal::Decimal { mantissa: if value.mantissa < 0 { -limit } else { limit }, scale }
             }
         };
@@ -74,7 +74,7 @@ static UDFS: &[Udf] = &[
         let (mut rest, mut text) = (args.bytes(0), String::new());
         if let Err(error) = std::str::from_utf8(rest) {
             let shown = crate::value::texts::printable(&rest[error.valid_up_to()..]);
-            crate::task::env(|env| env.warn(errors::invalid_characters(shown)));
+            crate::env::current(|env| env.warn(errors::invalid_characters(shown)));
         }
         loop {
             match std::str::from_utf8(rest) {
@@ -130,7 +130,7 @@ static UDFS: &[Udf] = &[
     Udf::new("tg_dec_unsigned", 1, |args, out| {
         let value = args.dec(0).round_to_int();
         if value < 0 {
-            crate::task::env(|env| env.warn(errors::truncated_wrong_value("UNSIGNED INTEGER", args.dec(0))));
+            crate::env::current(|env| env.warn(errors::truncated_wrong_value("UNSIGNED INTEGER", args.dec(0))));
         }
         out.uint(u64::try_from(value.max(0)).unwrap_or(u64::MAX));
         Ok(())
@@ -166,7 +166,7 @@ pub(super) fn special(t: &mut Translator<'_>, name: &str, args: &[&Expr], scope:
         }
         "using" => {
             let charset = string_value(rest[0]);
-            let collation = Collation::of_charset(&charset).ok_or_else(|| errors::unknown_charset(&charset))?;
+            let collation = Collation::of_charset(&charset).ok_or_else(|| Collation::unknown_charset(&charset))?;
             let mut sql = match collation {
                 Collation::BINARY => t.convert(&ex, Rep::Blob),
                 _ => t.as_text_in(&ex, collation),
@@ -270,7 +270,7 @@ fn cast(t: &mut Translator<'_>, ex: &Ex, ty: &str, numbers: &[u32]) -> Res<Ex> {
                 _ => return Err(errors::syntax(ty)),
             };
             let collation = match charset {
-                Some(name) => Collation::of_charset(name).ok_or_else(|| errors::unknown_charset(name))?,
+                Some(name) => Collation::of_charset(name).ok_or_else(|| Collation::unknown_charset(name))?,
                 None => t.session.inputs.collation,
             };
             if collation == Collation::BINARY {

@@ -2,7 +2,7 @@
 
 use super::{Family, Function, Want, abi::Udf, rewrite, udf};
 use crate::{
-    errors, task,
+    env, errors,
     translate::{Ex, Res, Translator},
     value::{
         Base, Rep, SqlType,
@@ -45,7 +45,7 @@ static FUNCTIONS: &[Function] = &[
         let (Some(from), Some(to)) = (zone(1), zone(2)) else { return Ok(()) };
         let moment = Datetime::unpack(args.int(0));
         // What no TIMESTAMP can be is not converted.
-        if let Some(converted) = task::env(|env| env.between_zones(moment, from, to)).flatten() {
+        if let Some(converted) = env::current(|env| env.between_zones(moment, from, to)).flatten() {
             out.int(converted.pack());
         }
         Ok(())
@@ -133,7 +133,7 @@ static UDFS: &[Udf] = &[
             }),
             None => {
                 let text = String::from_utf8_lossy(args.bytes(0)).into_owned();
-                task::env(|env| env.warn(errors::wrong_function_value("datetime", text, "str_to_date")));
+                env::current(|env| env.warn(errors::wrong_function_value("datetime", text, "str_to_date")));
             }
         }
         Ok(())
@@ -152,7 +152,7 @@ fn has_date(text: &[u8]) -> bool {
 #[cold]
 fn not_a_duration(text: &[u8]) {
     let text = String::from_utf8_lossy(text);
-    task::env(|env| env.warn(errors::incorrect_value("INTERVAL DAY TO SECOND", text)));
+    env::current(|env| env.warn(errors::incorrect_value("INTERVAL DAY TO SECOND", text)));
 }
 
 /// The time that ADDTIME and TIMESTAMP add, in microseconds: a moment is none.

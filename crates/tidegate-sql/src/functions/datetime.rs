@@ -34,7 +34,7 @@ pub(super) const FAMILY: Family = Family { functions: FUNCTIONS, udfs: UDFS, agg
 static UDFS: &[Udf] = &[
     // The moment of the call, unlike NOW().
     Udf::fresh("tg_sysdate", 1, |args, out| {
-        let now = crate::task::env(|env| env.clock_local()).unwrap_or_default();
+        let now = crate::env::current(|env| env.clock_local()).unwrap_or_default();
         out.int(now.truncate(args.int(0).clamp(0, 6) as u8).pack());
         Ok(())
     }),
@@ -58,7 +58,7 @@ static UDFS: &[Udf] = &[
         if moment.has_zero() {
             return Ok(());
         }
-        let Some(micros) = crate::session::local_to_timestamp(moment).filter(|micros| TIMESTAMPS.contains(micros)) else {
+        let Some(micros) = crate::value::local::local_to_timestamp(moment).filter(|micros| TIMESTAMPS.contains(micros)) else {
             return Ok(());
         };
         out.dec(crate::value::decimal::Decimal { mantissa: i128::from(micros), scale: 6 });
@@ -68,7 +68,7 @@ static UDFS: &[Udf] = &[
         let seconds = args.dec(0);
         let micros = seconds.rescale(6).map_or(-1, |value| i64::try_from(value.mantissa).unwrap_or(-1));
         if TIMESTAMPS.contains(&micros) {
-            let local = if micros == 0 { crate::session::timestamp_to_local(1) } else { crate::session::timestamp_to_local(micros) };
+            let local = if micros == 0 { crate::value::local::timestamp_to_local(1) } else { crate::value::local::timestamp_to_local(micros) };
             out.int(Datetime { micros: micros % 1_000_000, ..local }.pack());
         }
         Ok(())
@@ -589,7 +589,7 @@ fn date_add(args: &Args<'_>, out: &mut Out) -> Done {
 }
 
 fn overflow() -> Done {
-    crate::task::env(|env| env.warn(errors::datetime_overflow("datetime")));
+    crate::env::current(|env| env.warn(errors::datetime_overflow("datetime")));
     Ok(())
 }
 

@@ -6,13 +6,15 @@ use sqlparser::ast::Expr;
 
 use super::{Family, Function, Want, abi::Udf, bigint, int, rewrite, string_value, udf_fresh, udf_volatile};
 use crate::{
-    catalog::Default,
+    column::Default,
+    env::{self, UserValue},
     errors,
     row_locks::{Mode, Resource},
-    session::UserValue,
-    store::conn::Cell,
+    store::conn::{Cell, quote},
     task,
-    translate::{Code, Coercibility, Ex, Res, Source, Translator, conversion_code, quote, rep_of_code, scope::Scope},
+    translate::{
+        Code, Coercibility, Ex, Res, Source, Translator, conversion_code, rep_of_code, scope::Scope, variable_text,
+    },
     value::{
         Base, Datum, Fixed, Rep, SqlType, Val,
         collation::Collation,
@@ -37,7 +39,7 @@ static UDFS: &[Udf] = &[
             Rep::Blob => SqlType::new(Base::LongBlob),
             _ => SqlType::new(Base::LongText),
         };
-        task::env(|env| env.set_user_variable(&name, UserValue { value, ty }));
+        env::current(|env| env.set_user_variable(&name, UserValue { value, ty }));
         out.cell(args.cell(1));
         Ok(())
     }),
@@ -45,18 +47,18 @@ static UDFS: &[Udf] = &[
     Udf::fresh("tg_is_free", 3, |args, out| {
         let row = Resource::Row { table: args.int(0), rowid: args.int(1) };
         let mode = if args.int(2) == 0 { Mode::Shared } else { Mode::Exclusive };
-        let filter = task::env(|env| env.row_filter.borrow().clone()).flatten();
+        let filter = env::current(|env| env.row_filter.borrow().clone()).flatten();
         out.int(i64::from(args.is_null(1) || filter.is_none_or(|filter| filter.lets_through(row, mode))));
         Ok(())
     }),
     Udf::volatile("tg_last_insert_id", 0, |_, out| {
-        out.uint(task::env(|env| env.last_insert_id.get()).unwrap_or(0));
+        out.uint(env::current(|env| env.last_insert_id.get()).unwrap_or(0));
         Ok(())
     }),
     // `tg_user_variable(name, rep)`: a variable that the statement itself assigns, as what it was when the statement began.
     Udf::volatile("tg_user_variable", 2, |args, out| {
         let name = String::from_utf8_lossy(args.bytes(0)).into_owned();
-        let Some(value) = task::env(|env| env.user_variable(&name)) else { return Ok(()) };
+        let Some(value) = env::current(|env| env.user_variable(&name)) else { return Ok(()) };
         let rep = rep_of_code(args.int(1));
         let typed = Val::of(value.value.as_cell(), value.ty.rep());
         if value.ty.rep() == rep {
@@ -95,7 +97,7 @@ static FUNCTIONS: &[Function] = &[
     }),
     udf_volatile("SET_LAST_INSERT_ID", "f_set_last_insert_id", 1, 1, &[Want::Uint], bigint, |args, out| {
         let id = args.uint(0);
-        task::env(|env| env.last_insert_id.set(id));
+        env::current(|env| env.last_insert_id.set(id));
         out.cell(args.cell(0));
         Ok(())
     }),
@@ -124,28 +126,28 @@ static FUNCTIONS: &[Function] = &[
             return Ok(());
         }
         let name = String::from_utf8_lossy(args.bytes(0)).into_owned();
-        let taken = task::env(|env| env.lock_name(&name, wait)).unwrap_or(Ok(false))?;
+        let taken = env::current(|env| env.lock_name(&name, wait)).unwrap_or(Ok(false))?;
         out.bool(taken);
         Ok(())
     }),
     udf_volatile("RELEASE_LOCK", "f_release_lock", 1, 1, &[Want::Text], lock_answer, |args, out| {
-        if let Some(released) = name_of(args).and_then(|name| task::env(|env| env.release_name(&name)).flatten()) {
+        if let Some(released) = name_of(args).and_then(|name| env::current(|env| env.release_name(&name)).flatten()) {
             out.bool(released);
         }
         Ok(())
     }),
     udf_volatile("RELEASE_ALL_LOCKS", "f_release_all_locks", 0, 0, &[], |_| SqlType { unsigned: true, ..SqlType::new(Base::Int) }, |_, out| {
-        out.int(task::env(crate::session::Env::release_names).unwrap_or(0) as i64);
+        out.int(env::current(crate::env::Env::release_names).unwrap_or(0) as i64);
         Ok(())
     }),
     udf_volatile("IS_FREE_LOCK", "f_is_free_lock", 1, 1, &[Want::Text], lock_answer, |args, out| {
         if let Some(name) = name_of(args) {
-            out.bool(task::env(|env| env.owner_of_name(&name)).flatten().is_none());
+            out.bool(env::current(|env| env.owner_of_name(&name)).flatten().is_none());
         }
         Ok(())
     }),
     udf_volatile("IS_USED_LOCK", "f_is_used_lock", 1, 1, &[Want::Text], int, |args, out| {
-        if let Some(owner) = name_of(args).and_then(|name| task::env(|env| env.owner_of_name(&name)).flatten()) {
+        if let Some(owner) = name_of(args).and_then(|name| env::current(|env| env.owner_of_name(&name)).flatten()) {
             out.int(owner as i64);
         }
         Ok(())
@@ -202,12 +204,6 @@ fn database(t: &mut Translator<'_>, _: &[Ex]) -> Res<Ex> {
         (None, Some(name)) => Ex::known_text(name),
         (None, None) => Ex { ty: SqlType::varchar(64, Collation::DEFAULT), ..Ex::null() },
     })
-}
-
-/// The type of a variable that holds a text.
-pub(crate) fn variable_text(collation: Collation) -> SqlType {
-    let length = 16_777_215 / collation.char_bytes_max();
-    SqlType { collation, length, ..SqlType::new(Base::LongText) }
 }
 
 /// `@name` in a stored program, which may have set it since it was planned: its value is read when it is asked for. The plan

@@ -9,9 +9,8 @@ use super::{
     int, rewrite, udf, udf_lenient,
 };
 use crate::{
-    errors,
+    env, errors,
     store::conn::Cell,
-    task,
     translate::{Coercibility, Ex, Res, Translator},
     value::{
         Base, Rep, SqlType,
@@ -323,7 +322,7 @@ fn broken(broken: Broken, index: usize, function: &str) {
         Broken::End => errors::json_end(number, function),
         Broken::Depth(at) => errors::json_depth(crate::value::json::tree::DEPTH_MAX, number, function, at),
     };
-    task::env(|env| env.warn(error));
+    env::current(|env| env.warn(error));
 }
 
 fn read(text: &[u8], index: usize, function: &str) -> Option<Node> {
@@ -342,7 +341,7 @@ fn path(args: &Args<'_>, index: usize, function: &str) -> Option<Path> {
                 Some(at) => errors::json_path_syntax(index + 1, function, at),
                 None => errors::json_path_end(index + 1, function),
             };
-            task::env(|env| env.warn(error));
+            env::current(|env| env.warn(error));
         })
         .ok()
 }
@@ -351,7 +350,7 @@ fn path(args: &Args<'_>, index: usize, function: &str) -> Option<Path> {
 fn plain_path(args: &Args<'_>, index: usize, function: &str) -> Option<Path> {
     let path = path(args, index, function)?;
     if path.is_wild() {
-        task::env(|env| env.warn(errors::json_path_wild(index + 1, function)));
+        env::current(|env| env.warn(errors::json_path_wild(index + 1, function)));
         return None;
     }
     Some(path)
@@ -514,7 +513,7 @@ fn json_array_insert(args: &Args<'_>, out: &mut Out) -> Done {
     for index in (1..args.len()).step_by(2) {
         let Some(path) = plain_path(args, index, "json_array_insert") else { return Ok(()) };
         let Some((parent, last @ Last::Index(..))) = path.split() else {
-            task::env(|env| env.warn(errors::json_path_array(index + 1, "json_array_insert")));
+            env::current(|env| env.warn(errors::json_path_array(index + 1, "json_array_insert")));
             return Ok(());
         };
         let Some(parent) = parent.find_mut(&mut root) else { continue };
@@ -532,7 +531,7 @@ fn json_remove(args: &Args<'_>, out: &mut Out) -> Done {
     for index in 1..args.len() {
         let Some(path) = plain_path(args, index, "json_remove") else { return Ok(()) };
         let Some((parent, last)) = path.split() else {
-            task::env(|env| env.warn(errors::json_path_root(index + 1, "json_remove")));
+            env::current(|env| env.warn(errors::json_path_root(index + 1, "json_remove")));
             return Ok(());
         };
         let Some(parent) = parent.find_mut(&mut root) else { continue };
@@ -561,7 +560,7 @@ fn wants_all(text: &[u8]) -> Option<bool> {
     } else if text.eq_ignore_ascii_case(b"all") {
         Some(true)
     } else {
-        task::env(|env| env.warn(errors::json_one_or_all()));
+        env::current(|env| env.warn(errors::json_one_or_all()));
         None
     }
 }

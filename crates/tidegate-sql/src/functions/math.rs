@@ -67,7 +67,7 @@ static UDFS: &[Udf] = &[
     // `tg_rand_seed(seed, site)`; NULL is 0.
     Udf::volatile("tg_rand_seed", 2, |args, out| {
         let seed = if args.is_null(0) { 0 } else { args.int(0) };
-        out.real(crate::task::env(|env| env.seeded_random(args.int(1), seed)).unwrap_or(0.0));
+        out.real(crate::env::current(|env| env.seeded_random(args.int(1), seed)).unwrap_or(0.0));
         Ok(())
     }),
     Udf::new("tg_dec_roundto", 2, |args, out| { out.dec(round_dec(args.dec(0), args.int(1), false)); Ok(()) }),

@@ -342,7 +342,7 @@ impl Translator<'_> {
 /// # Errors
 /// 1273 for an unknown collation, 1253 for one of another character set.
 pub(crate) fn collate(translator: &mut Translator<'_>, ex: Ex, name: &str) -> Res<Ex> {
-    let collation = Collation::by_name(name).ok_or_else(|| errors::unknown_collation(name))?;
+    let collation = Collation::by_name(name).ok_or_else(|| Collation::unknown(name))?;
     let text = ex.ty.base.is_character();
     if text && collation.charset() != ex.ty.collation.charset() {
         return Err(errors::collation_charset(name, ex.ty.collation.charset()));
@@ -450,7 +450,7 @@ pub(crate) fn special(translator: &mut Translator<'_>, name: &str, args: &[&Expr
 /// A text of another character set: `_latin1 'text'`.
 fn introduced(translator: &mut Translator<'_>, operand: &Expr, charset: &str, scope: &Scope<'_>) -> Res<Ex> {
     let ex = translator.expr(operand, scope)?;
-    let collation = Collation::of_charset(charset).ok_or_else(|| errors::unknown_charset(charset))?;
+    let collation = Collation::of_charset(charset).ok_or_else(|| Collation::unknown_charset(charset))?;
     let sql = if collation == Collation::BINARY {
         translator.convert(&ex, Rep::Blob)
     } else if collation.is_latin1() {

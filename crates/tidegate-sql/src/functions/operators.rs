@@ -5,7 +5,7 @@ use super::{
     abi::{Args, Out, Udf},
 };
 use crate::{
-    errors, task,
+    env, errors,
     translate::rep_of_code,
     value::{
         Base, Rep, Val,
@@ -25,9 +25,9 @@ pub(super) const FAMILY: Family = Family { functions: &[], udfs: UDFS, aggregate
 static UDFS: &[Udf] = &[
     Udf::new("tg_cv", 5, convert),
     Udf::new("tg_cv_lenient", 5, |args, out| {
-        let strict = task::env(|env| env.abort_on_warning.replace(false)).unwrap_or(false);
+        let strict = env::current(|env| env.abort_on_warning.replace(false)).unwrap_or(false);
         let result = convert(args, out);
-        task::env(|env| env.abort_on_warning.set(strict));
+        env::current(|env| env.abort_on_warning.set(strict));
         result
     }),
     // `tg_dated_number(text)`: a date, or a date with its time, as a number.
@@ -222,7 +222,7 @@ pub(crate) fn cast_val<'a>(value: Val<'a>, to: Rep) -> Result<Val<'a>, ServerErr
         Rep::Fixed(kind) => or_warn(value.to_fixed(kind), &value).map_or(Val::Null, Val::Fixed),
         Rep::Timestamp => {
             let moment = or_warn(value.to_datetime(), &value);
-            moment.and_then(crate::session::local_to_timestamp).map_or(Val::Null, Val::Timestamp)
+            moment.and_then(crate::value::local::local_to_timestamp).map_or(Val::Null, Val::Timestamp)
         }
         Rep::Time => or_warn(value.to_time(), &value).map_or(Val::Null, |time| Val::Time(clamp_time(time))),
         Rep::Text | Rep::Blob => {
@@ -281,7 +281,7 @@ fn warn(wrong: Incorrect, value: &Val<'_>) {
         "datetime" | "time" | "uuid" | "inet4" | "inet6" => errors::incorrect_value(wrong.0, text),
         kind => errors::truncated_wrong_value(kind, text),
     };
-    task::env(|env| env.warn(error));
+    env::current(|env| env.warn(error));
 }
 
 fn enum_text(args: &Args<'_>, out: &mut Out) -> Done {
@@ -342,7 +342,7 @@ fn int_mul(args: &Args<'_>, out: &mut Out) -> Done {
 }
 
 fn warn_division_by_zero() -> Done {
-    task::env(|env| env.division_by_zero()).unwrap_or(Ok(()))
+    env::current(|env| env.division_by_zero()).unwrap_or(Ok(()))
 }
 
 fn int_div(args: &Args<'_>, out: &mut Out) -> Done {

@@ -259,7 +259,7 @@ fn collation(id: i64) -> Collation {
 
 /// A result that is larger than any packet: NULL with a warning.
 pub(super) fn oversized(function: &str) -> Done {
-    crate::task::env(|env| env.warn(errors::result_too_big(function, BYTES_MAX)));
+    crate::env::current(|env| env.warn(errors::result_too_big(function, BYTES_MAX)));
     Ok(())
 }
 

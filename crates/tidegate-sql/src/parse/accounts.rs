@@ -4,9 +4,9 @@ use sqlparser::{parser::Parser, tokenizer::Token};
 
 use super::{Outcome, Result, Statement, comma_separated, parenthesised, word_or_string};
 use crate::{
-    accounts::{AccountStatement, Given, Identified, Level, RoleChoice, UserSpec, Wanted, Who},
     dialect::{expect_word, identifier, is_word, take_word, take_words, unexpected},
     errors,
+    parse::account::{AccountStatement, Given, Identified, Level, RoleChoice, UserSpec, Wanted, Who},
 };
 
 fn done(statement: AccountStatement) -> Outcome {

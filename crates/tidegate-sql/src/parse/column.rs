@@ -10,7 +10,12 @@ use super::{
 use crate::{
     dialect::{identifier, is_word, skip, take_word, take_words, unexpected},
     errors,
-    value::{Base, Fixed, SqlType, collation::Collation, decimal, types::NOT_FIXED},
+    value::{
+        Base, Fixed, SqlType,
+        collation::{Collation, collation_of},
+        decimal,
+        types::NOT_FIXED,
+    },
 };
 
 pub(super) fn column(p: &mut Parser) -> Result<Refused<ColumnSpec>> {
@@ -44,7 +49,7 @@ pub(crate) fn variable_type(p: &mut Parser, otherwise: Collation) -> Result<Refu
         return Ok(Ok(ty));
     }
     let wants_binary = ty.collation.is_binary_order();
-    ty.collation = match crate::ddl::collation_of(charset.as_deref(), collation.as_deref(), otherwise) {
+    ty.collation = match collation_of(charset.as_deref(), collation.as_deref(), otherwise) {
         Ok(found) if wants_binary && collation.is_none() => found.binary_order(),
         Ok(found) => found,
         Err(error) => return Ok(Err(error)),

@@ -9,9 +9,9 @@ use super::{
     comma_separated, parenthesised, query_span, table_name, word_or_string,
 };
 use crate::{
-    accounts::Who,
     dialect::{expect_word, identifier, is_word, skip, take_word, take_words, unexpected},
     errors,
+    parse::account::Who,
     value::SqlType,
 };
 

@@ -141,7 +141,7 @@ pub(super) fn show(p: &mut Parser) -> Result<Outcome> {
 
 /// Takes the words that ask about replication.
 fn replication(p: &mut Parser) -> Option<std::result::Result<&'static [&'static str], tidegate_rows::ServerError>> {
-    use crate::show::replication::{ALL_SLAVES, EVENTS, HOSTS, MASTER, SLAVE};
+    use super::replication::{ALL_SLAVES, EVENTS, HOSTS, MASTER, SLAVE};
     const KNOWN: [(&[&str], &[&str]); 10] = [
         (&["MASTER", "STATUS"], MASTER),
         (&["BINLOG", "STATUS"], MASTER),

@@ -7,10 +7,12 @@ use super::{
     files::{IntoFile, Load},
 };
 use crate::{
-    accounts::{AccountStatement, Who},
     clients::Kill,
     lexer::Rows,
-    program::CreateTrigger,
+    parse::{
+        account::{AccountStatement, Who},
+        program::CreateTrigger,
+    },
 };
 
 /// A name with an optional schema in front.

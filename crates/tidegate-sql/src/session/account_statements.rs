@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use tidegate_rows::{QueryError, ServerError, Sink};
 
-use super::Core;
+use super::{Core, rows};
 use crate::{
-    accounts::{
-        Access, AccountStatement, At, Given, Grant, Name, Privileges, RoleChoice, Secret, State, UserSpec, Who,
-        existing, name_of, secret_of, sql_name,
-    },
-    errors, show,
+    account_name::{Name, sql_name},
+    accounts::{Access, At, Grant, Privileges, Secret, State, existing, name_of, secret_of},
+    errors,
+    parse::account::{AccountStatement, Given, RoleChoice, UserSpec, Who},
 };
 
 type Res<T> = Result<T, ServerError>;
@@ -121,7 +120,7 @@ fn check_objects(core: &Core, statement: &AccountStatement) -> Res<()> {
     let AccountStatement::Grant { given, .. } = statement else { return Ok(()) };
     let grant = Grant::of(given, core.schema.as_ref().map(|schema| schema.name.as_str()))?;
     let At::Table(schema, table) = &grant.at else { return Ok(()) };
-    if crate::engine::is_virtual(schema) || grant.privileges.has(Privileges::CREATE) && grant.of_columns().is_empty() {
+    if crate::schema::is_virtual(schema) || grant.privileges.has(Privileges::CREATE) && grant.of_columns().is_empty() {
         return Ok(());
     }
     let missing = || errors::no_such_table(schema, table);
@@ -385,7 +384,7 @@ fn show_grants(core: &mut Core, of: Option<&Who>, more: bool, sink: &mut dyn Sin
         lines.push(format!("SET DEFAULT ROLE {} FOR {}", sql_name(role), name.in_sql()));
     }
     let rows: Vec<Vec<Option<String>>> = lines.into_iter().map(|line| vec![Some(line)]).collect();
-    show::rows(core, &[&format!("Grants for {name}")], &rows, more, sink)
+    rows::rows(core, &[&format!("Grants for {name}")], &rows, more, sink)
 }
 
 fn show_create_user(core: &mut Core, who: &Who, more: bool, sink: &mut dyn Sink) -> Result<(), QueryError> {
@@ -398,5 +397,5 @@ fn show_create_user(core: &mut Core, who: &Who, more: bool, sink: &mut dyn Sink)
     let account = state.find(&name).filter(|account| !account.is_role);
     let account = account.ok_or_else(|| errors::account_failed("SHOW CREATE USER", name.quoted()))?;
     let row = vec![Some(account.create_statement())];
-    show::rows(core, &[&format!("CREATE USER for {name}")], &[row], more, sink)
+    rows::rows(core, &[&format!("CREATE USER for {name}")], &[row], more, sink)
 }

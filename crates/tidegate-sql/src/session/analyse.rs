@@ -1,7 +1,10 @@
 //! ANALYZE TABLE.
 
 use super::{Core, Res, waiting::acquire};
-use crate::store::{conn::to_server_error, pool::Pool, statistics};
+use crate::{
+    session::pool::Pool,
+    store::{conn::to_server_error, statistics},
+};
 
 impl Core {
     /// Renews what the planner knows of a table. Others may read and change it meanwhile, but for the moment that this has the write

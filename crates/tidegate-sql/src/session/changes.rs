@@ -7,7 +7,11 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use super::{Core, Session, freshness::Seen};
-use crate::{catalog::TableState, commits::Reservation, engine::Schema, exec::Plan};
+use crate::{
+    catalog::TableState,
+    schema::{Schema, commits::Reservation},
+    translate::plan::Plan,
+};
 
 /// A table that a query has read.
 #[derive(Debug, Clone, PartialEq, Eq)]

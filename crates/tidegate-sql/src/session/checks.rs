@@ -6,10 +6,10 @@ use tidegate_rows::ServerError;
 use super::Core;
 use crate::{
     accounts::{Access, Privileges, Reach},
-    ddl::temporary,
-    engine::is_virtual,
     errors,
     parse::{AlterItem, CreateTable, IsolationScope, KillTarget, SetItem, Show, ShowWhat, Statement, TableName},
+    schema::is_virtual,
+    temporary_name,
 };
 
 type Res<T> = Result<T, ServerError>;
@@ -160,7 +160,7 @@ impl Check<'_> {
 
     /// Whether a name means a temporary table, which is its session's.
     fn is_temporary(&self, name: &TableName) -> bool {
-        temporary::is_hidden(&self.core.actual(name).name)
+        temporary_name::is_hidden(&self.core.actual(name).name)
     }
 
     fn in_schema(&self, name: &TableName, all: Privileges) -> Res<()> {

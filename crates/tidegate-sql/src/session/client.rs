@@ -6,10 +6,9 @@ use tidegate_rows::{QueryError, ServerError};
 
 use super::{Core, Session, checks};
 use crate::{
-    accounts::RoleChoice,
     clients::{Client, Kill},
     errors,
-    parse::KillTarget,
+    parse::{KillTarget, account::RoleChoice},
     task, variables,
 };
 

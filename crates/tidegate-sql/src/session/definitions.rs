@@ -7,15 +7,15 @@ use std::{sync::Arc, time::Duration};
 
 use tidegate_rows::{QueryError, Sink};
 
-use super::{Core, Env, Res, transaction::Transaction};
+use super::{Core, Res, transaction::Transaction};
 use crate::{
-    ddl,
-    engine::Schema,
+    env::Env,
     errors,
-    exec::params::Text,
     parse::{self, Statement},
+    schema::Schema,
     store::{private::watch::Watch, writer::WriteGuard},
     task,
+    translate::params::Text,
     waits::Kind,
 };
 
@@ -61,7 +61,7 @@ impl Core {
         }
         let alters =
             matches!(&definition, Statement::AlterTable { items, .. } if items.iter().any(parse::AlterItem::is_change));
-        let done = ddl::run(self, definition, text, more, sink);
+        let done = (self.above.define)(self, definition, text, more, sink);
         drop(self.env.defines_under.take());
         if goes_on && let Some(transaction) = &mut self.transaction {
             transaction.forget_older_snapshots();

@@ -7,16 +7,15 @@ use tidegate_rows::{Column, Flow, QueryError, Row, Sink, SinkClosed, Summary};
 use super::{Context, Core, Session, client::Over};
 use crate::{
     errors,
-    exec::{
-        PlanKind,
-        bind::Constants,
-        params::{Params, Text},
-    },
+    exec::bind::Constants,
     lexer::{self, Literals, Normalised},
     parse::{self, Statement},
-    task,
-    translate::ParamKind,
-    variables,
+    sql_mode, task,
+    translate::{
+        ParamKind,
+        params::{Params, Text},
+        plan::PlanKind,
+    },
 };
 
 /// What is known of a statement before it runs.
@@ -40,7 +39,7 @@ impl Session {
         let env = Rc::clone(&self.core.env);
         let core = &mut self.core;
         let _over = Over::of(&env.client);
-        let described = task::run(&env, sql, || core.describe(sql)).await;
+        let described = task::run(&*env, sql, || core.describe(sql)).await;
         described.unwrap_or_else(|_| Err(errors::out_of_memory().into()))
     }
 }
@@ -58,7 +57,7 @@ impl Core {
         if !lexer::is_blank(sql, scan.rest, self.env.lex_mode()) {
             return Err(errors::syntax(String::from_utf8_lossy(&sql[scan.rest..])).into());
         }
-        let concat = self.env.statement_mode() & variables::PIPES_AS_CONCAT != 0;
+        let concat = self.env.statement_mode() & sql_mode::PIPES_AS_CONCAT != 0;
         let (statement, tokens) = parse::parse(sql, 0, self.env.lex_mode(), concat, Literals::Inline)?;
         let params = scan.params;
         let columns = match &statement {

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use tidegate_rows::ServerError;
 
-use crate::{catalog::Table, engine::Schema};
+use crate::{catalog::Table, schema::Schema};
 
 /// A step of a plan.
 pub(crate) struct Explained {

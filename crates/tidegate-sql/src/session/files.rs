@@ -9,8 +9,9 @@ use std::{
 
 use tidegate_rows::{Column, ColumnType, Flow, QueryError, Row, Sink, SinkClosed, Summary, Value, number};
 
-use super::{Charset, Core, Res, loading::charset_of};
+use super::{Core, Res, loading::charset_of};
 use crate::{
+    env::Charset,
     errors,
     parse::files::{FileFormat, IntoFile},
     store::file_source::off_thread,

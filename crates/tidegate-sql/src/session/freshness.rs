@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use super::Session;
-use crate::{catalog::TableState, engine::Schema, exec::Plan};
+use crate::{catalog::TableState, schema::Schema, translate::plan::Plan};
 
 /// What a result depends on, as it stood before its statements ran. Whoever keeps it keeps neither schemas nor the engine open.
 #[derive(Debug, Clone)]

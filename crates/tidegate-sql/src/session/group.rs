@@ -36,15 +36,17 @@ use std::{
 
 use tidegate_rows::ServerError;
 
-use super::Env;
 use crate::{
     catalog::TableState,
-    engine::{Durability, EngineInner, Schema},
+    env::Env,
     errors,
     row_locks::{Deadlock, Owner},
+    schema::Schema,
+    session::pool::Pool,
+    settings::Durability,
+    shared::EngineInner,
     store::{
         conn::{Conn, to_server_error},
-        pool::Pool,
         writer::WriteGuard,
     },
     task,
@@ -127,7 +129,7 @@ impl Turn {
     ) -> Res<Self> {
         let begun = pool.schema.may_write().and_then(|()| {
             conn.enforce_foreign_keys(true);
-            conn.begin_to_commit(&pool.schema).map_err(|error| to_server_error(&error))
+            pool.schema.begin_to_commit(&mut conn).map_err(|error| to_server_error(&error))
         });
         if let Err(error) = begun {
             pool.put(conn);

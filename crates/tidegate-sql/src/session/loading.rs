@@ -4,24 +4,25 @@ use std::{future::poll_fn, path::PathBuf, rc::Rc};
 
 use tidegate_rows::{QueryError, ServerError, Sink};
 
-use super::{Charset, Core, Res};
+use super::{Core, Res};
 use crate::{
     cache::Entry,
+    env::{Charset, UserValue},
     errors,
-    exec::{
-        PlanKind,
-        bind::Constants,
-        load::{FieldTo, LoadPlan, no_text},
-        params::Params,
-    },
+    exec::{bind::Constants, load::no_text},
     lexer::{self, Literals, Normalised},
     parse::{
         self, Insert, InsertSource, Statement,
         files::{Load, LoadField},
     },
-    session::UserValue,
+    sql_mode,
     store::file_source::{FileSource, off_thread},
     task,
+    translate::{
+        load::{FieldTo, LoadPlan},
+        params::Params,
+        plan::PlanKind,
+    },
     value::collation::Collation,
     variables,
 };
@@ -91,7 +92,7 @@ impl Core {
         make: Option<Box<dyn FnOnce(usize) -> LoadPlan + '_>>,
     ) -> Res<(Entry, Normalised)> {
         let sql = set.sql.as_bytes();
-        let concat = self.env.statement_mode() & variables::PIPES_AS_CONCAT != 0;
+        let concat = self.env.statement_mode() & sql_mode::PIPES_AS_CONCAT != 0;
         let (statement, tokens) = parse::parse(sql, 0, self.env.lex_mode(), concat, Literals::Inline)?;
         let Statement::Insert(insert) = statement else { return Err(errors::internal("no INSERT")) };
         let InsertSource::Values(rows) = insert.source else { return Err(errors::internal("no VALUES")) };
@@ -235,7 +236,7 @@ fn quote_name(name: &str) -> String {
 /// 1115 for an unknown character set, 1235 for one that is not read.
 pub(super) fn charset_of(name: Option<&str>) -> Result<Charset, ServerError> {
     let Some(name) = name else { return Ok(Charset::Utf8) };
-    let collation = Collation::of_charset(name).ok_or_else(|| errors::unknown_charset(name))?;
+    let collation = Collation::of_charset(name).ok_or_else(|| Collation::unknown_charset(name))?;
     match collation.charset() {
         "latin1" => Ok(Charset::Latin1),
         "utf8mb4" | "utf8mb3" | "ascii" | "binary" => Ok(Charset::Utf8),

@@ -9,21 +9,19 @@ use tidegate_rows::{QueryError, Sink};
 
 use super::{Core, Res, Session, group, select::run_select, statements::Discard};
 use crate::{
-    cache::Entry,
+    cache::{Entry, StatementCache},
     errors,
-    exec::{
-        Plan, PlanKind,
-        bind::Constants,
-        params::{Made, Params},
-        write::Written,
-    },
+    exec::{bind::Constants, write::Written},
     lexer::Normalised,
-    store::{
-        conn::{Conn, to_server_error},
-        pool::Pool,
-    },
+    session::pool::Pool,
+    store::conn::{Conn, to_server_error},
     task,
-    translate::{ParamKind, literals::Looked},
+    translate::{
+        ParamKind,
+        literals::Looked,
+        params::{Made, Params},
+        plan::{Plan, PlanKind},
+    },
 };
 
 /// A statement without a text.
@@ -120,7 +118,7 @@ impl Core {
         let begun = conn.begin().and_then(|()| conn.hold_snapshot()).map_err(|error| to_server_error(&error));
         let done = begun.map(|()| {
             let is_current = pool.schema.version() == version && !pool.schema.redefinition.runs();
-            is_current.then(|| task::while_reading(&pool.schema, None, || read(self, &mut conn)))
+            is_current.then(|| task::while_reading(&pool.schema.readers, None, || read(self, &mut conn)))
         });
         // If this fails, giving it back rolls back.
         let _ = conn.commit();
@@ -143,7 +141,7 @@ impl Core {
         self.begin_reads();
         let params = Params::Made(made.params);
         let constants = Constants { sql: b"", literals: &[], params, env: &Rc::clone(&self.env) };
-        let known = conn.cache.take(&made.words, b"", &self.inputs(), params);
+        let known = StatementCache::of(conn).take(&made.words, b"", &self.inputs(), params);
         let mut entry = match known {
             Some(entry) => entry,
             None => {
@@ -155,7 +153,7 @@ impl Core {
         let PlanKind::Select(select) = &plan.kind else { return Err(errors::internal("not a query").into()) };
         self.note_reads(&plan, true);
         let rows = run_select(conn, &mut entry.stmts, &plan, select, constants, sink);
-        conn.cache.put(made.words.hash, entry);
+        StatementCache::of(conn).put(made.words.hash, entry);
         match rows {
             Ok(rows) => {
                 self.finish_select(&plan, rows, false, sink);

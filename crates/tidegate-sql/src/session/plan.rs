@@ -5,28 +5,25 @@ use std::rc::Rc;
 use tidegate_rows::QueryError;
 
 use super::explain::{Explained, Names};
-use super::{Core, Res, reach::Named};
+use super::{Core, Res};
 use crate::{
-    ddl::temporary::is_hidden,
-    engine::Schema,
     errors,
-    exec::{
-        Out, Plan, PlanKind, SelectPlan,
-        bind::Constants,
-        params::{Params, Text},
-    },
+    exec::bind::Constants,
     lexer::{self, Literals, Normalised},
     parse::{self, Statement},
-    store::{
-        conn::{Cell, Step, to_server_error},
-        pool::Pool,
-    },
+    schema::Schema,
+    session::pool::Pool,
+    sql_mode,
+    store::conn::{Cell, Step, to_server_error},
+    temporary_name::is_hidden,
     translate::{
         self, ParamKind, Source, Translator,
         literals::{Looked, number_in_order},
+        params::{Params, Text},
+        plan::{Named, Plan, PlanKind, SelectPlan},
         select::Wanted,
     },
-    variables,
+    value::out::Out,
 };
 
 /// What `SELECT SLEEP(n)` becomes.
@@ -41,7 +38,7 @@ impl Core {
         kinds: &[ParamKind],
         tokens: &[sqlparser::tokenizer::TokenWithSpan],
     ) -> Res<(Plan, Looked, bool)> {
-        let session = translate::Session::new(&self.engine, self.schema.as_ref(), &self.env);
+        let session = translate::Session::new(&self.engine, &self.above.library, self.schema.as_ref(), &self.env);
         let given: Vec<_> = (0..kinds.len()).map(|index| constants.params.int(index)).collect();
         let mut translator = Translator::new(session, constants.sql, constants.literals, (kinds, &given), tokens);
         translator.values = constants.params;
@@ -100,7 +97,7 @@ impl Core {
         let part = &text.sql[from..to];
         let mut scan = Normalised::default();
         lexer::normalise(part, 0, self.env.lex_mode(), &mut scan).map_err(|error| parse::near(part, error.at))?;
-        let concat = self.env.statement_mode() & variables::PIPES_AS_CONCAT != 0;
+        let concat = self.env.statement_mode() & sql_mode::PIPES_AS_CONCAT != 0;
         let (statement, tokens) = parse::parse(part, 0, self.env.lex_mode(), concat, Literals::Inline)?;
         let constants = Constants { sql: part, literals: &[], params: text.params, env: &Rc::clone(&self.env) };
         let kinds: Vec<ParamKind> = text.params.kinds().collect();
@@ -145,7 +142,7 @@ impl Core {
 
     /// PREPARE reports what is wrong at once.
     pub(super) fn check_prepared(&mut self, sql: &[u8]) -> Res<()> {
-        let concat = self.env.statement_mode() & variables::PIPES_AS_CONCAT != 0;
+        let concat = self.env.statement_mode() & sql_mode::PIPES_AS_CONCAT != 0;
         let (statement, tokens) = parse::parse(sql, 0, self.env.lex_mode(), concat, Literals::Inline)?;
         if !matches!(
             statement,

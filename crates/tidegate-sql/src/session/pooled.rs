@@ -5,7 +5,7 @@ use std::{cell::RefCell, rc::Rc, sync::Arc};
 use tidegate_rows::{Execute, QueryError, ServerError, Sink, Statement};
 
 use super::{Core, Session};
-use crate::engine::{Engine, EngineInner};
+use crate::{shared::EngineInner, variables};
 
 /// Idle sessions that a thread keeps for each schema.
 const IDLE_MAX: usize = 256;
@@ -28,24 +28,27 @@ pub struct PooledSession {
     running: bool,
 }
 
-impl Engine {
-    /// A session as [`Engine::session`] opens it, from this thread's pool when one is idle there. Idle sessions keep
-    /// the engine open until their thread ends.
+impl PooledSession {
+    /// An idle session of this thread, or the one that `make` makes.
     ///
     /// # Errors
-    /// 1049 if the schema does not exist.
+    /// Those of `make`.
     #[inline]
-    pub fn pooled_session(&self, schema: &str) -> Result<PooledSession, ServerError> {
+    pub(crate) fn take_or(
+        engine: &Arc<EngineInner>,
+        schema: &str,
+        make: impl FnOnce() -> Result<Session, ServerError>,
+    ) -> Result<Self, ServerError> {
         let idle = IDLE.with_borrow_mut(|shelves| {
-            let shelf = shelves.iter_mut().find(|shelf| shelf.is(&self.inner, schema))?;
+            let shelf = shelves.iter_mut().find(|shelf| shelf.is(engine, schema))?;
             shelf.sessions.pop()
         });
         // `SET GLOBAL` may have been acknowledged after the session was reset.
         let session = match idle.filter(Session::is_open).and_then(Session::up_to_date) {
             Some(session) => session,
-            None => self.session(schema)?,
+            None => make()?,
         };
-        Ok(PooledSession { session: Some(session), running: false })
+        Ok(Self { session: Some(session), running: false })
     }
 }
 
@@ -57,6 +60,7 @@ impl Session {
         self.core.leave_temporary();
         let Core {
             engine,
+            above: _,
             schema: _,
             pool: _,
             env,
@@ -84,7 +88,8 @@ impl Session {
         *joined = None;
         *waits_as = None;
         (*caches, *batches) = (true, true);
-        let fresh = engine.environment(&env.client);
+        let fresh = variables::environment(engine, &env.client);
+        fresh.belongs_to(engine);
         match Rc::get_mut(env) {
             Some(env) => *env = fresh,
             None => *env = Rc::new(fresh),

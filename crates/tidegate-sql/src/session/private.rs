@@ -12,7 +12,7 @@ use std::{
 use tidegate_rows::ServerError;
 
 use super::{
-    Core, Env, Res,
+    Core, Res,
     reach::Reach,
     transaction::{Need, Place, Transaction},
     waiting::{WaitLimit, acquire_for, wait_at_most, wait_for, wait_for_definitions, wait_for_table_locks},
@@ -20,33 +20,33 @@ use super::{
 };
 use crate::{
     cache::Entry,
-    engine::Schema,
+    env::{Env, Stopped},
     errors,
-    exec::{LockWait, LockedRows, Locking, Plan, PlanKind, SelectPlan, bind::Constants, prepared::Prepared},
+    exec::bind::Constants,
+    readers::Reader,
     row_locks::{Deadlock, Mode, Owner, Resource, RowFilter, RowLocks},
+    schema::Schema,
     store::{
         conn::{Cell, Conn, SqliteError, Step, to_server_error},
+        prepared::Prepared,
         private::{
             former::Former,
             log::Log,
             notes::Notes,
             watch::{Check, LOCKS_MAX, Purpose, Stop, Watch},
         },
-        readers::Reader,
         writer::WriteGuard,
     },
     task,
+    translate::{
+        locking::{LockWait, LockedRows, Locking},
+        plan::{Plan, PlanKind, SelectPlan},
+    },
     waits::{Blockers, Kind},
 };
 
-/// Why the statement that ran last was undone, and where.
-pub(crate) struct Stopped {
-    pub(crate) rows: Arc<RowLocks>,
-    pub(crate) stop: Stop,
-}
-
 /// Throws away the pages of a private connection that is about to wait: what it waits for has it begin on a newer commit
-/// anyway. Meanwhile it has no snapshot, which would keep the log from starting over ([`crate::store::background`]).
+/// anyway. Meanwhile it has no snapshot, which would keep the log from starting over ([`crate::background`]).
 fn forget_pages(conn: &mut Conn, reader: &mut Option<Arc<Reader>>) {
     if conn.is_private() {
         conn.rollback();
@@ -153,7 +153,8 @@ impl Place {
             self.conn.rollback();
             wait_for_definitions(env, &self.pool.schema)?;
         }
-        self.reader = Some(self.pool.schema.readers.add(env.connection_id, Instant::now(), self.transaction.clone()));
+        self.reader =
+            Some(self.pool.schema.readers.add(env.connection_id, Instant::now(), Some(self.transaction.clone())));
         let mut watch = self.conn.set_watch(None);
         let applied = match watch.as_deref_mut().and_then(Watch::log) {
             Some(log) => log.apply(&mut self.conn),
@@ -182,8 +183,8 @@ impl Place {
         if for_more {
             conn.enforce_foreign_keys(env.foreign_keys.get());
         }
-        let begun = conn.begin_to_commit(&pool.schema).map_err(|error| to_server_error(&error));
-        let learned = begun.and_then(|()| conn.learn(&pool.schema, log.tables()));
+        let begun = pool.schema.begin_to_commit(&mut conn).map_err(|error| to_server_error(&error));
+        let learned = begun.and_then(|()| pool.schema.teach(&mut conn, log.tables()));
         match learned.and_then(|()| log.apply_to_commit(&mut conn)) {
             Ok(()) => Ok(conn),
             Err(error) => {

@@ -10,29 +10,22 @@ use sqlparser::{
 
 use super::{Res, transaction::Transaction};
 use crate::{
-    catalog::{Table, same_name},
+    catalog::Table,
+    column::same_name,
     dialect::is_word,
-    engine::Schema,
+    env::{Env, Stopped},
     errors,
-    exec::{Plan, PlanKind, bind::Constants},
+    exec::bind::Constants,
     parse::Statement,
     row_locks::{Mode, Resource},
-    session::{Env, Stopped},
+    schema::Schema,
     store::private::{former::Former, watch::Stop},
-    translate::Source,
+    translate::{
+        Source,
+        plan::{Named, Plan, PlanKind},
+    },
     value::Val,
 };
-
-/// What the text of a statement says that it reaches.
-#[derive(Debug, Clone)]
-pub(crate) enum Named {
-    /// A row by its number, and nothing else but what this row refers to.
-    Row { table: i64, rowid: Source },
-    /// Rows of VALUES.
-    NewRows,
-    /// Whatever it finds.
-    Any,
-}
 
 /// What a statement can reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,16 +6,18 @@ use tidegate_rows::{QueryError, Row, Sink, Summary, Value};
 
 use super::{Core, Res, waiting::wait_at_most};
 use crate::{
-    cache::Entry,
+    cache::{Entry, StatementCache},
     clients::Listing,
     errors,
-    exec::{Plan, PlanKind, SelectPlan, bind::Constants, prepared::Prepared, pump, walk},
+    exec::{bind::Constants, pump, walk},
     functions,
+    session::pool::Pool,
     store::{
         conn::{Cell, Conn, SqliteError, to_server_error},
-        pool::Pool,
+        prepared::Prepared,
     },
     task,
+    translate::plan::{Plan, PlanKind, SelectPlan},
 };
 
 impl Core {
@@ -39,12 +41,12 @@ impl Core {
                 // It may take several queries; giving the connection back ends their common snapshot.
                 conn.begin().map_err(|error| to_server_error(&error))?;
             }
-            task::while_reading(&pool.schema, None, || {
+            task::while_reading(&pool.schema.readers, None, || {
                 run_select(&mut conn, &mut entry.stmts, &plan, select, constants, sink)
             })
         });
         if cacheable && plan.attached.is_empty() {
-            conn.cache.put(hash, entry);
+            StatementCache::of(&mut conn).put(hash, entry);
         } else {
             drop(entry);
         }

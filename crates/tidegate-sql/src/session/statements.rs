@@ -3,19 +3,23 @@
 use tidegate_rows::{QueryError, Sink, Summary};
 
 use super::{
-    Core, Numbers, Prepared, Res, UserValue, account_statements, checks, isolation::Characteristics,
-    numbers::CompletionType, transaction::Transaction,
+    Core, Prepared, Res, account_statements, checks,
+    set::{set, set_back},
+    transaction::Transaction,
+    values::{prepare_source, select_into},
 };
 use crate::{
     clients::Kill,
-    engine::is_virtual,
+    env::{CompletionType, Numbers, UserValue},
     errors,
-    exec::params::{Params, Text},
+    isolation::Characteristics,
     lexer::{self, Normalised},
     parse::{self, Completion, KillTarget, PrepareSource, SetItem, Span, Statement},
-    show,
-    store::pool::Pool,
-    task, variables,
+    schema::is_virtual,
+    session::pool::Pool,
+    task,
+    translate::params::{Params, Text},
+    variables,
 };
 
 impl Core {
@@ -34,7 +38,7 @@ impl Core {
             Statement::Nothing => {}
             Statement::Account(statement) => return account_statements::run(self, *statement, more, sink),
             Statement::Use(name) => self.use_schema(&name)?,
-            Statement::Set(items) => variables::set(self, &items, text.sql)?,
+            Statement::Set(items) => set(self, &items, text.sql)?,
             Statement::LockTables(tables) => self.lock_tables(&tables)?,
             Statement::LockAll => self.lock_all()?,
             Statement::UnlockTables => self.unlock_tables()?,
@@ -53,7 +57,7 @@ impl Core {
             | Statement::Release(_) => self.control_transaction(statement)?,
             // Those below answer in ways of their own.
             Statement::SelectInto { cut, variables } => {
-                let found = variables::select_into(self, &without(&text.sql[..to], from, cut), &variables)?;
+                let found = select_into(self, &without(&text.sql[..to], from, cut), &variables)?;
                 self.ok(found, more, sink);
                 return Ok(());
             }
@@ -68,9 +72,9 @@ impl Core {
                 return Ok(());
             }
             Statement::Execute { name, variables } => return self.execute_prepared(&name, &variables, more, sink),
-            Statement::Show(request) => return show::show(self, &request, text.sql, more, sink),
-            Statement::Explain { from, json } => return show::explain(self, text, (from, to), json, more, sink),
-            Statement::Admin { verb, tables } => return show::admin(self, verb, &tables, more, sink),
+            Statement::Show(request) => return (self.above.show)(self, &request, text.sql, more, sink),
+            Statement::Explain { from, json } => return (self.above.explain)(self, text, (from, to), json, more, sink),
+            Statement::Admin { verb, tables } => return (self.above.admin)(self, verb, &tables, more, sink),
             Statement::Call(name) => {
                 let schema = name.schema.clone().or_else(|| self.schema.as_ref().map(|schema| schema.name.clone()));
                 let schema = schema.ok_or_else(errors::no_database)?;
@@ -88,7 +92,7 @@ impl Core {
 
     /// PREPARE.
     fn prepare(&mut self, name: &str, source: &PrepareSource) -> Res<()> {
-        let sql = variables::prepare_source(self, source)?;
+        let sql = prepare_source(self, source)?;
         self.check_prepared(&sql)?;
         self.prepared.insert(name.to_lowercase(), Prepared { sql, context: self.prepared_context() });
         Ok(())
@@ -113,7 +117,7 @@ impl Core {
                 (name, value)
             })
             .collect();
-        let done = variables::set(self, items, text.sql).map_err(QueryError::from).and_then(|()| {
+        let done = set(self, items, text.sql).map_err(QueryError::from).and_then(|()| {
             let part = &text.sql[from..to];
             let mut scan = Normalised::default();
             lexer::normalise(part, 0, self.env.lex_mode(), &mut scan).map_err(|error| parse::near(part, error.at))?;
@@ -127,7 +131,7 @@ impl Core {
         });
         for (name, value) in before.into_iter().rev() {
             if let Some(value) = value {
-                variables::set_back(self, &name, &value)?;
+                set_back(self, &name, &value)?;
             }
         }
         done

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use super::{
-    Env, Res,
+    Res,
     transaction::{Place, Transaction},
     waiting::{WaitLimit, wait_for},
 };
 use crate::{
     catalog::TableState,
+    env::Env,
     errors,
     row_locks::{Broken, Mode, Resource},
     store::{
@@ -77,11 +78,13 @@ impl Place {
     /// # Errors
     /// Storage errors.
     fn step_back(&mut self, tables: &[Arc<TableState>], savepoints: &[String]) -> Res<bool> {
+        let catalog = self.pool.schema.catalog()?;
+        let definitions = (self.pool.schema.version(), &*catalog);
         // What it was at a savepoint of later cannot be found.
         let Some(mut former) = self.former.take_if(|former| former.knows(savepoints)) else { return Ok(false) };
         let mut conn = self.pool.take_private()?;
         let owner = self.owner();
-        match list(&self.pool.schema, &self.conn, &mut conn, &owner, &mut former, tables, Room::default(), &|| true) {
+        match list(definitions, &self.conn, &mut conn, &owner, &mut former, tables, Room::default(), &|| true) {
             Ok(Listed::All) => {
                 self.leave_writer(conn);
                 Ok(true)

@@ -7,52 +7,23 @@
 use std::sync::Arc;
 
 use super::{
-    Core, Env, Res,
+    Core, Res,
     private::without_row_locks,
     waiting::{acquire, wait_for},
 };
 use crate::{
     catalog::Table,
-    ddl::temporary,
-    engine::Schema,
+    env::{Env, LockedTables},
     errors,
-    exec::PlanKind,
     parse::TableName,
-    row_locks::Owner,
-    store::writer::WriteGuard,
-    table_locks::{LockedIn, WantedLock},
+    schema::Schema,
+    table_locks::WantedLock,
+    temporary_name,
+    translate::plan::PlanKind,
     waits::{Blockers, Kind},
 };
 
-/// What LOCK TABLES has locked.
-pub(super) struct LockedTables {
-    /// The locks in each schema.
-    _locks: Vec<LockedIn>,
-    /// The write locks that FLUSH TABLES WITH READ LOCK has taken.
-    schemas: Vec<(Arc<Schema>, WriteGuard, Owner)>,
-    /// Schema, table, whether it may be written; empty when everything is locked for reading.
-    tables: Vec<(u64, String, bool)>,
-}
-
 impl Env {
-    /// Gives back what LOCK TABLES has locked.
-    pub(super) fn release_tables(&self) {
-        self.tables.borrow_mut().take();
-    }
-
-    /// Whether LOCK TABLES has locked something.
-    #[inline]
-    pub(super) fn has_tables(&self) -> bool {
-        self.tables.borrow().is_some()
-    }
-
-    /// The write lock of a schema, if FLUSH TABLES WITH READ LOCK has it.
-    pub(super) fn lend(&self, schema: &Arc<Schema>) -> Option<WriteGuard> {
-        let tables = self.tables.borrow();
-        let held = tables.as_ref()?.schemas.iter().any(|(held, ..)| Arc::ptr_eq(held, schema));
-        held.then(|| WriteGuard::lent(&schema.writer))
-    }
-
     /// Whether LOCK TABLES lets the session write what a plan writes.
     ///
     /// # Errors
@@ -62,8 +33,8 @@ impl Env {
         let tables = self.tables.borrow();
         let Some(locked) = tables.as_ref() else { return Ok(()) };
         let check = |schema: &Schema, table: &Table| {
-            let name = temporary::shown(&table.name);
-            if temporary::is_hidden(&table.name) {
+            let name = temporary_name::shown(&table.name);
+            if temporary_name::is_hidden(&table.name) {
                 return Ok(());
             }
             match locked.tables.iter().find(|(id, known, _)| *id == schema.id && known == name) {
@@ -102,14 +73,14 @@ impl Core {
         let mut locks: Vec<(Arc<Schema>, Vec<WantedLock>)> = Vec::new();
         for (name, write) in tables {
             let schema = match &name.schema {
-                Some(schema) if crate::engine::is_virtual(schema) => continue,
+                Some(schema) if crate::schema::is_virtual(schema) => continue,
                 Some(schema) => self.engine.schema(schema)?,
                 None => self.schema.clone().ok_or_else(errors::no_database)?,
             };
             let actual = self.actual(name).name;
             let catalog = schema.catalog()?;
             let table = catalog.table(&actual).ok_or_else(|| errors::no_such_table(&schema.name, &name.name))?;
-            if !temporary::is_hidden(&actual) {
+            if !temporary_name::is_hidden(&actual) {
                 let lock = WantedLock { table: (!table.is_view()).then_some(actual), is_exclusive: *write };
                 match locks.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &schema)) {
                     Some((_, locks)) => locks.push(lock),

@@ -13,34 +13,35 @@ use std::{
 use tidegate_rows::ServerError;
 
 use super::{
-    Core, Env, Isolation,
-    isolation::Characteristics,
+    Core,
     reach::Reach,
     resting::Resting,
     waiting::{acquire_for, wait_for_definitions},
     writes::names_of,
 };
 use crate::{
-    cache::Entry,
+    cache::{Entry, StatementCache},
     catalog::TableState,
-    ddl::temporary,
-    engine::{Durability, EngineInner, Schema},
+    env::Env,
     errors,
-    exec::{Plan, PlanKind, SelectPlan, prepared::Prepared},
+    isolation::{Characteristics, Isolation},
+    readers::Reader,
     row_locks::Owner,
+    schema::{Schema, transactions::Open},
+    session::{pool::Pool, settling::settle},
+    settings::Durability,
+    shared::EngineInner,
     store::{
         conn::{Conn, to_server_error},
-        pool::Pool,
+        prepared::Prepared,
         private::{
             former::{Former, savepoint_name},
             log::ROWS_MAX,
         },
-        readers::Reader,
-        settling::settle,
-        transactions::Open,
         writer::WriteGuard,
     },
-    task,
+    task, temporary_name,
+    translate::plan::{Plan, PlanKind, SelectPlan},
     waits::Kind,
 };
 
@@ -269,7 +270,7 @@ impl Transaction {
                 return Some(entry);
             }
             let twin = entry.twin();
-            conn.cache.put(hash, entry);
+            StatementCache::of(conn).put(hash, entry);
             Some(twin)
         })
     }
@@ -343,7 +344,7 @@ impl Transaction {
         let place = self.place()?;
         if place.reader.is_none() {
             place.reader =
-                Some(place.pool.schema.readers.add(env.connection_id, Instant::now(), place.transaction.clone()));
+                Some(place.pool.schema.readers.add(env.connection_id, Instant::now(), Some(place.transaction.clone())));
         }
         Ok(())
     }
@@ -423,7 +424,7 @@ impl Transaction {
             place.former = None;
         }
         let pool = Rc::clone(&self.place()?.pool);
-        self.ready(env, |conn| conn.begin_to_commit(&pool.schema))
+        self.ready(env, |conn| pool.schema.begin_to_commit(conn))
     }
 
     /// Who holds the row locks of the statement that runs.
@@ -468,7 +469,7 @@ impl Transaction {
 
 /// Whether a plan writes to tables that others see.
 pub(super) fn writes_for_others(plan: &Plan) -> bool {
-    names_of(plan).iter().any(|name| !temporary::is_hidden(name))
+    names_of(plan).iter().any(|name| !temporary_name::is_hidden(name))
 }
 
 impl Drop for Transaction {

@@ -6,15 +6,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Env, Res};
+use super::Res;
 use crate::{
-    engine::Schema,
+    env::Env,
     errors,
-    exec::LockWait,
     parse::Statement,
     row_locks::Deadlock,
+    schema::Schema,
     store::writer::WriteGuard,
     task,
+    translate::locking::LockWait,
     waits::{Blockers, Kind},
 };
 

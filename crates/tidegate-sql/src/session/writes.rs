@@ -16,27 +16,30 @@ use super::{
     transaction::{Need, Place, Transaction},
 };
 use crate::{
-    cache::Entry,
+    cache::{Entry, StatementCache},
     catalog::TableState,
-    engine::Schema,
     errors,
     exec::{
-        Plan, PlanKind, SelectPlan,
         bind::Constants,
-        prepared::Prepared,
-        target_table::TargetTable,
         write::{Writer, Written},
     },
     lexer::Normalised,
-    program::Event,
+    parse::program::Event,
     row_locks::Mode,
+    schema::Schema,
+    session::pool::Pool,
     store::{
         conn::{Conn, to_server_error},
-        pool::Pool,
+        prepared::Prepared,
         private::{former::Former, watch::Watch},
     },
     task,
-    translate::{Inputs, dml::InsertPlan},
+    translate::{
+        Inputs,
+        dml::InsertPlan,
+        plan::{Plan, PlanKind, SelectPlan},
+        target_table::TargetTable,
+    },
 };
 
 /// What a statement of a transaction has given.
@@ -81,12 +84,12 @@ impl Core {
     ) -> Option<Result<(), QueryError>> {
         let mut turn = Turn::join(pool)?;
         let conn = turn.conn().ok()?;
-        if let Some(entry) = conn.cache.take(scan, constants.sql, inputs, constants.params) {
+        if let Some(entry) = StatementCache::of(conn).take(scan, constants.sql, inputs, constants.params) {
             let here = entry.plan.home.as_ref().is_some_and(|home| Arc::ptr_eq(home, &pool.schema));
             if here && self.may_join(&entry) {
                 return Some(self.run_in_group(turn, entry, scan.hash, constants, more, true, sink));
             }
-            conn.cache.put(scan.hash, entry);
+            StatementCache::of(conn).put(scan.hash, entry);
         }
         turn.give_up();
         None
@@ -120,7 +123,7 @@ impl Core {
         };
         entry.brief = task::suspensions() == before;
         if cacheable {
-            turn.conn()?.cache.put(hash, entry);
+            StatementCache::of(turn.conn()?).put(hash, entry);
         } else {
             drop(entry);
         }
@@ -194,7 +197,7 @@ impl Core {
             let mut turn = Turn::wait(&self.engine, &pool, &self.env, self.waits_as.as_deref())?;
             // The entry's own statements belong to another connection.
             let known = if cacheable {
-                turn.conn()?.cache.take(scan, constants.sql, &self.inputs(), constants.params)
+                StatementCache::of(turn.conn()?).take(scan, constants.sql, &self.inputs(), constants.params)
             } else {
                 None
             };
@@ -210,7 +213,7 @@ impl Core {
             && cacheable
             && plan.attached.is_empty()
         {
-            conn.cache.put(scan.hash, entry);
+            StatementCache::of(conn).put(scan.hash, entry);
         } else {
             drop(entry);
         }
@@ -344,8 +347,9 @@ impl Core {
         let conn = transaction.conn()?;
         entry.prepared_on(conn, hash);
         let (stmts, had_snapshot) = (&mut entry.stmts, conn.has_snapshot());
-        let rows =
-            task::while_reading(home, reader.as_ref(), || run_select(conn, stmts, plan, select, constants, sink));
+        let rows = task::while_reading(&home.readers, reader.as_ref(), || {
+            run_select(conn, stmts, plan, select, constants, sink)
+        });
         rows.map_err(|error| {
             // The plan is of the newest definitions, the transaction may be older.
             let error = self.error_of_names(plan, true, error);
@@ -418,7 +422,7 @@ fn write_on(
     }
     let mark = conn.watch().and_then(Watch::log).map(|log| log.mark());
     let env = constants.env;
-    let learn = |conn: &mut Conn| conn.learn(home, targets_of(plan).into_iter().map(|target| target.table.id));
+    let learn = |conn: &mut Conn| home.teach(conn, targets_of(plan).into_iter().map(|target| target.table.id));
     let result = if watched {
         let write = |conn: &mut Conn| write_by(Writer { memory_max, ..Writer::new(conn, constants, env, stmts) }, plan);
         under_watch(conn, &home.rows, holds, is_beside, env, learn, write)

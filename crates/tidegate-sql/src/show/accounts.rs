@@ -7,7 +7,8 @@ use tidegate_rows::Sink;
 
 use super::{Done, rows, tables::Definition};
 use crate::{
-    accounts::{Account, KINDS, Name, Privileges},
+    account_name::Name,
+    accounts::{Account, KINDS, Privileges},
     session::Core,
     store::made_rows::{Item, Rows},
     translate::{Res, Translator, scope::Scope},

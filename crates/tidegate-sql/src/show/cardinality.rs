@@ -2,14 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::about::About;
 use crate::{
-    engine::Schema,
-    store::{
-        conn::{Cell, Conn, SqliteError, Step},
-        pool::Pool,
-    },
-    translate::Translator,
+    schema::Schema,
+    session::pool::Pool,
+    store::conn::{Cell, Conn, SqliteError, Step},
+    translate::{Translator, about::About},
 };
 
 /// What `sqlite_stat1` knows of one schema: by table and index, the rows in all, then those for a value of its first column, of its

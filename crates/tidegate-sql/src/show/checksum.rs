@@ -9,11 +9,12 @@ use tidegate_rows::{Column as Described, Flow, QueryError, Row, ServerError, Sin
 
 use super::{Done, quote_name, require_table, rows, schema_name};
 use crate::{
-    catalog::{Column, Table},
-    ddl::temporary,
+    catalog::Table,
+    column::Column,
     errors,
     parse::TableName,
     session::Core,
+    temporary_name,
     value::{Base, Fixed, SqlType, latin1},
 };
 
@@ -43,7 +44,7 @@ pub(super) fn checksum(core: &mut Core, names: &[TableName], quick: bool, more: 
 }
 
 fn sum_of(core: &mut Core, schema: &str, name: &str, errors: &mut Vec<ServerError>) -> Result<Option<u32>, QueryError> {
-    if crate::engine::is_virtual(schema) {
+    if crate::schema::is_virtual(schema) {
         return Ok(None);
     }
     let catalog = core.engine.schema(schema)?.catalog()?;
@@ -53,7 +54,7 @@ fn sum_of(core: &mut Core, schema: &str, name: &str, errors: &mut Vec<ServerErro
         return Ok(None);
     }
     let selected: Vec<String> = table.columns.iter().map(selected).collect();
-    let shown = quote_name(temporary::shown(name));
+    let shown = quote_name(temporary_name::shown(name));
     let sql = format!("SELECT {} FROM {}.{shown}", selected.join(", "), quote_name(schema));
     let mut sum = Sum { records: Records::of(&table), sum: 0, record: Vec::new() };
     core.run_own(&sql, true, &mut sum)?;

@@ -1,13 +1,14 @@
 //! `information_schema.columns`: a row for each column that the session may do something with.
 
-use super::{about::About, create::now_text, tables::each_table};
+use super::{create::now_text, tables::each_table};
 use crate::{
     accounts::{Privileges, Reach},
-    catalog::{Column, Default, Table},
-    ddl::temporary::is_hidden,
+    catalog::Table,
+    column::{Column, Default},
     parse::KeyKind,
     store::made_rows::{Item, Rows},
-    translate::{Res, Translator},
+    temporary_name::is_hidden,
+    translate::{Res, Translator, about::About},
     value::{Base, Datum, Rep, SqlType, types::NOT_FIXED},
 };
 

@@ -1,11 +1,11 @@
 //! The tables of `information_schema` about constraints.
 
-use super::{about::About, tables::each_table};
+use super::tables::each_table;
 use crate::{
     catalog::Table,
     parse::KeyKind,
     store::made_rows::{Item, Rows},
-    translate::{Res, Translator},
+    translate::{Res, Translator, about::About},
     value::Base,
 };
 

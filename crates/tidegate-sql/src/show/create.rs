@@ -3,7 +3,8 @@
 use tidegate_rows::{QueryError, Sink};
 
 use crate::{
-    catalog::{Column, Default, Table},
+    catalog::Table,
+    column::{Column, Default, quoted},
     errors,
     parse::KeyKind,
     session::Core,
@@ -46,13 +47,13 @@ pub(super) fn show_create(
     let next = crate::show::next_auto(core, schema, table)?;
     let mut text = create_table(table, next);
     let mode = core.env.sql_mode.get();
-    if mode & crate::variables::ANSI != 0 {
+    if mode & crate::sql_mode::ANSI != 0 {
         text.truncate(text.rfind("\n) ").map_or(text.len(), |at| at + 2));
     }
-    if mode & crate::variables::ANSI_QUOTES != 0 {
+    if mode & crate::sql_mode::ANSI_QUOTES != 0 {
         text = ansi_quotes(&text);
     }
-    let row = vec![Some(crate::ddl::temporary::shown(&table.name).to_owned()), Some(text)];
+    let row = vec![Some(crate::temporary_name::shown(&table.name).to_owned()), Some(text)];
     super::rows(core, &["Table", "Create Table"], &[row], more, sink)
 }
 
@@ -80,7 +81,7 @@ fn ansi_quotes(text: &str) -> String {
 
 /// A name in MySQL's quotes.
 pub(crate) fn quote(name: &str) -> String {
-    format!("`{}`", name.replace('`', "``"))
+    quoted(name)
 }
 
 /// A text in quotes, as MariaDB writes it: what no line of a dump can hold is escaped.
@@ -156,8 +157,8 @@ pub(crate) fn create_table(table: &Table, next: u64) -> String {
     let comment = if table.comment.is_empty() { String::new() } else { format!(" COMMENT={}", string(&table.comment)) };
     format!(
         "CREATE {}TABLE {} (\n{}\n) ENGINE={}{auto} DEFAULT CHARSET={} COLLATE={}{comment}",
-        if crate::ddl::temporary::is_hidden(&table.name) { "TEMPORARY " } else { "" },
-        quote(crate::ddl::temporary::shown(&table.name)),
+        if crate::temporary_name::is_hidden(&table.name) { "TEMPORARY " } else { "" },
+        quote(crate::temporary_name::shown(&table.name)),
         items.join(",\n"),
         table.engine,
         table.collation.charset(),

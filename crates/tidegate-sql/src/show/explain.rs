@@ -3,7 +3,11 @@
 use tidegate_rows::Sink;
 
 use super::{Done, rows};
-use crate::{exec::params::Text, session::Core, session::explain::Explained, value::json::tree::escape};
+use crate::{
+    session::{Core, explain::Explained},
+    translate::params::Text,
+    value::json::tree::escape,
+};
 
 /// Answers EXPLAIN for the part of the text from `from` to `to`.
 ///

@@ -3,7 +3,7 @@
 use sqlparser::ast::{BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, UnaryOperator, Value};
 
 use super::create::quote;
-use crate::{dialect::SPECIAL, exec::rules::parse_expression};
+use crate::{dialect::SPECIAL, translate::rules::parse_expression};
 
 /// The text in MariaDB's form: names in quotes, functions in small letters. Forms without one of their own stay as written.
 pub(super) fn shown(text: &str) -> String {

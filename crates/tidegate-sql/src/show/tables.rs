@@ -6,27 +6,27 @@ use std::{
 };
 
 use super::{
-    about::About,
     accounts,
     cardinality::Cardinalities,
     collations::{applicability, character_sets, collations},
     columns, constraints,
     server::{processlist, status, system_variables},
-    transactions,
+    transactions, triggers,
 };
 use crate::{
     accounts::Privileges,
     catalog::{Catalog, Table},
-    ddl::temporary::is_hidden,
     errors,
     parse::KeyKind,
+    session::pool::Pool,
     store::{
         conn::{Cell, Conn, Step},
         made_rows::{Item, MadeRows, Rows},
-        pool::Pool,
     },
+    temporary_name::is_hidden,
     translate::{
         Coercibility, Res, Translator,
+        about::About,
         scope::{Scope, Source, SourceColumn},
     },
     value::{Base, Rep, SqlType, collation::Collation, uint_of},
@@ -66,7 +66,7 @@ static TABLES: &[Definition] = &[
     Definition { name: "processlist", columns: "id# user host db command time# state info time_ms stage# max_stage# progress memory_used# max_memory_used# examined_rows# query_id# info_binary tid#", make: |t, _| processlist(t) },
     Definition { name: "routines", columns: "specific_name routine_catalog routine_schema routine_name routine_type data_type character_maximum_length# character_octet_length# numeric_precision# numeric_scale# datetime_precision# character_set_name collation_name dtd_identifier routine_body routine_definition external_name external_language parameter_style is_deterministic sql_data_access sql_path security_type created last_altered sql_mode routine_comment definer character_set_client collation_connection database_collation", make: |_, _| Ok(Vec::new()) },
     Definition { name: "parameters", columns: "specific_catalog specific_schema specific_name ordinal_position# parameter_mode parameter_name data_type character_maximum_length# character_octet_length# numeric_precision# numeric_scale# datetime_precision# character_set_name collation_name dtd_identifier routine_type", make: |_, _| Ok(Vec::new()) },
-    Definition { name: "triggers", columns: crate::program::show::COLUMNS, make: crate::program::show::triggers },
+    Definition { name: "triggers", columns: triggers::COLUMNS, make: triggers::triggers },
     Definition { name: "events", columns: "event_catalog event_schema event_name definer time_zone event_body event_definition event_type execute_at interval_value interval_field sql_mode starts ends status on_completion created last_altered last_executed event_comment originator# character_set_client collation_connection database_collation", make: |_, _| Ok(Vec::new()) },
     Definition { name: "partitions", columns: "table_catalog table_schema table_name partition_name subpartition_name partition_ordinal_position# subpartition_ordinal_position# partition_method subpartition_method partition_expression subpartition_expression partition_description table_rows# avg_row_length# data_length# max_data_length# index_length# data_free# create_time update_time check_time checksum# partition_comment nodegroup tablespace_name", make: partitions },
     Definition { name: "check_constraints", columns: "constraint_catalog constraint_schema table_name constraint_name level check_clause", make: constraints::check_constraints },
@@ -198,7 +198,7 @@ pub(crate) fn each_table(
         let Ok(schema) = translator.now().engine.schema(&name) else { continue };
         let catalog = schema.catalog()?;
         for table in catalog.tables.values().filter(|table| about.wants_table(&table.name)) {
-            let hidden = crate::ddl::temporary::is_hidden(&table.name);
+            let hidden = crate::temporary_name::is_hidden(&table.name);
             let is_seen = match hidden {
                 true => translator.now().env.owns_temporary(&table.name),
                 false => access.is_unlimited() || access.sees_table(&name, &table.name),
@@ -239,7 +239,7 @@ fn schemata(translator: &Translator<'_>, _: &About) -> Res<Rows> {
 
 pub(super) fn moment(seconds: i64) -> Item {
     let mut out = Vec::new();
-    crate::session::timestamp_to_local(seconds * 1_000_000).write(0, &mut out);
+    crate::value::local::timestamp_to_local(seconds * 1_000_000).write(0, &mut out);
     String::from_utf8_lossy(&out).into_owned().into()
 }
 

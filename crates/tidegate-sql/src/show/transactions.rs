@@ -13,10 +13,12 @@ use tidegate_rows::Sink;
 use super::{Done, rows, tables::moment};
 use crate::{
     accounts::Privileges,
-    engine::{EngineInner, Schema},
+    isolation::Isolation,
     parse::KeyKind,
     row_locks::{Mode, Resource, Seen},
-    session::{Core, Isolation},
+    schema::Schema,
+    session::Core,
+    shared::EngineInner,
     store::made_rows::{Item, Rows},
     translate::{Res, Translator},
 };

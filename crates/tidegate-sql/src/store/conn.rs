@@ -1,19 +1,21 @@
 //! Connections: SQLite's C API with lifetimes and without allocation. Statements are in [`super::stmt`].
 
 use std::{
+    any::Any,
     cell::RefCell,
     collections::BTreeSet,
     ffi::{CStr, CString, c_int, c_void},
     os::unix::ffi::OsStrExt,
     path::Path,
     ptr,
+    sync::OnceLock,
 };
 
 use libsqlite3_sys as ffi;
 
-pub(crate) use super::stmt::{Bound, Cell, SqliteError, Step, Stmt, to_server_error};
-use super::{eyes::Eyes, fulltext, made_rows, statistics, stmt::error_of, vfs};
-use crate::{cache::StatementCache, functions, task, value::collation};
+pub(crate) use super::stmt::{Bound, Cell, SqliteError, Step, Stmt, check_file, quote, to_server_error};
+use super::{collations, eyes::Eyes, fulltext, made_rows, statistics, stmt::error_of, vfs};
+use crate::task;
 
 /// Virtual-machine steps between two calls of the progress handler: 3-25 us of work.
 const PROGRESS_STEPS: c_int = 400;
@@ -25,6 +27,17 @@ const CACHE_KIB: i32 = 16 * 1024;
 /// Statements for the engine's own use that a connection keeps prepared.
 const KEPT_MAX: usize = 16;
 
+/// Makes functions known to a connection.
+pub(crate) type Register = fn(*mut ffi::sqlite3) -> Result<(), SqliteError>;
+
+/// The functions that statements call; those of the first engine of the process are those of all.
+static FUNCTIONS: OnceLock<Register> = OnceLock::new();
+
+/// Has all connections know functions that are opened from now on.
+pub(crate) fn provide_functions(register: Register) {
+    FUNCTIONS.get_or_init(|| register);
+}
+
 /// One connection to a schema's file, used by one statement or transaction at a time.
 pub(crate) struct Conn {
     db: *mut ffi::sqlite3,
@@ -33,8 +46,7 @@ pub(crate) struct Conn {
     /// Owned.
     pub(super) eyes: *mut Eyes,
     kept: Vec<Stmt>,
-    /// Plans whose statements are prepared on this connection.
-    pub(crate) cache: StatementCache,
+    companion: Option<Box<dyn Any>>,
     begin: Stmt,
     begin_immediate: Stmt,
     commit: Stmt,
@@ -113,8 +125,10 @@ impl Conn {
             return Err(error_of(db, code));
         }
         raw.configure(journal)?;
-        functions::register(db)?;
-        collation::register(db)?;
+        if let Some(register) = FUNCTIONS.get() {
+            register(db)?;
+        }
+        collations::register(db)?;
         made_rows::register(db)?;
         fulltext::register(db)?;
         let conn = Self {
@@ -122,7 +136,7 @@ impl Conn {
             private: ptr::null_mut(),
             eyes: Box::into_raw(Box::default()),
             kept: Vec::new(),
-            cache: StatementCache::default(),
+            companion: None,
             begin: Stmt::prepare(db, "BEGIN")?,
             begin_immediate: Stmt::prepare(db, "BEGIN IMMEDIATE")?,
             commit: Stmt::prepare(db, "COMMIT")?,
@@ -230,7 +244,7 @@ impl Conn {
 
     /// As [`rollback`](Self::rollback), on another thread than the connection's, which does not use it meanwhile. It touches
     /// SQLite's connection alone.
-    pub(super) fn rollback_elsewhere(&mut self) {
+    pub(crate) fn rollback_elsewhere(&mut self) {
         // SAFETY: the handle is open; SQLite's connections may be used by any thread, one at a time. The text ends with NUL; no
         // callback and no message are asked for. Without a transaction it does nothing but fail.
         unsafe {
@@ -381,6 +395,16 @@ impl Conn {
         unsafe { ffi::sqlite3_last_insert_rowid(self.db) }
     }
 
+    /// What a layer above keeps with the connection, such as plans and their statements: one value of one type, made when it is
+    /// asked for, and dropped before the connection is closed.
+    #[inline]
+    pub(crate) fn companion<T: Any + Default>(&mut self) -> &mut T {
+        if !self.companion.as_ref().is_some_and(|known| known.is::<T>()) {
+            self.companion = Some(Box::new(T::default()));
+        }
+        self.companion.as_mut().and_then(|known| known.downcast_mut()).expect("one of this type was made")
+    }
+
     /// The raw handle, for registration of functions.
     pub(crate) fn handle(&self) -> *mut ffi::sqlite3 {
         self.db
@@ -392,7 +416,7 @@ impl Drop for Conn {
         self.rollback();
         drop(self.set_watch(None));
         self.forget_keys();
-        self.cache.clear();
+        self.companion = None;
         self.kept.clear();
         let own = [&mut self.begin, &mut self.begin_immediate, &mut self.commit, &mut self.rollback];
         for stmt in own.into_iter().chain([&mut self.savepoint, &mut self.release, &mut self.rollback_to]) {
@@ -478,7 +502,7 @@ mod tests {
         let _ = std::fs::remove_dir_all(&path);
         let engine = Engine::open(EngineOptions::new(&path)).unwrap();
         engine.inner.directory.create_schema("s", Collation::DEFAULT, false).unwrap();
-        let pool = crate::store::pool::Pool::of(&engine.inner.schema("s").unwrap());
+        let pool = crate::session::pool::Pool::of(&engine.inner.schema("s").unwrap());
         let mut conn = pool.take().unwrap();
         conn.begin_immediate().unwrap();
         conn.execute("CREATE TABLE t (k INT, v INT)").unwrap();

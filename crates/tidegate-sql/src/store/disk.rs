@@ -32,13 +32,13 @@ pub(crate) enum Change<'a> {
 /// Makes a change.
 #[cfg(not(test))]
 #[inline(always)]
-pub(super) fn carry_out<R>(_: File<'_>, _: Change<'_>, make: impl FnOnce() -> R) -> R {
+pub(crate) fn carry_out<R>(_: File<'_>, _: Change<'_>, make: impl FnOnce() -> R) -> R {
     make()
 }
 
 /// Makes a change, if nobody who watches refuses it.
 #[cfg(test)]
-pub(super) fn carry_out<R: watch::Outcome>(file: File<'_>, change: Change<'_>, make: impl FnOnce() -> R) -> R {
+pub(crate) fn carry_out<R: watch::Outcome>(file: File<'_>, change: Change<'_>, make: impl FnOnce() -> R) -> R {
     let Some(watcher) = watch::watcher_of(file) else { return make() };
     if !watcher.before(file, change) {
         return R::refused(change);

@@ -11,7 +11,7 @@ use super::{
     keys::{Difference, Keys},
     private::{shape::Shapes, watch::Watch},
 };
-use crate::engine::Schema;
+use crate::catalog::Catalog;
 
 /// Who is told, and what they know.
 #[derive(Default)]
@@ -99,30 +99,31 @@ impl Conn {
     }
 
     /// Nothing of the open transaction will be told.
-    pub(super) fn forget_keys(&mut self) {
+    pub(crate) fn forget_keys(&mut self) {
         if self.notes_keys() {
             self.set_keys(None);
         }
     }
 
-    /// Has whoever is told know these tables, and those that foreign keys reach from them. The caller holds the write lock.
+    /// Has whoever is told know these tables, and those that foreign keys reach from them, by the newest definitions and their
+    /// version. The caller holds the write lock.
     ///
     /// # Errors
     /// Storage errors.
-    pub(crate) fn learn(&mut self, schema: &Schema, tables: impl Iterator<Item = i64>) -> Result<(), ServerError> {
-        if !self.is_watched() {
-            return Ok(());
-        }
+    pub(crate) fn learn(
+        &mut self,
+        definitions: (u64, &Catalog),
+        tables: impl Iterator<Item = i64>,
+    ) -> Result<(), ServerError> {
         let mut shapes = std::mem::take(self.eyes().shapes());
-        let learned = schema.catalog().and_then(|catalog| shapes.learn(self, (schema.version(), &catalog), tables));
+        let learned = shapes.learn(self, definitions, tables);
         *self.eyes().shapes() = shapes;
         learned
     }
 
     /// As [`begin_immediate`](Self::begin_immediate), for a transaction that may commit: the keys of the rows that it changes are noted
-    /// where somebody wants to hear of them.
-    pub(crate) fn begin_to_commit(&mut self, schema: &Schema) -> Result<(), SqliteError> {
-        let wanted = schema.commits.want_keys();
+    /// where they are `wanted`.
+    pub(crate) fn begin_to_commit(&mut self, wanted: bool) -> Result<(), SqliteError> {
         if wanted || self.notes_keys() {
             self.set_keys(wanted.then(Box::default));
         }

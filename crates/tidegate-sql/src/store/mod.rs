@@ -1,9 +1,9 @@
-//! SQLite itself: the VFS layer, connections and statements, the write lock, the threads for sync, checkpoints and statistics.
+//! SQLite itself: the VFS layer, connections and statements, the write lock, private changes.
 //!
 //! All `unsafe` code that calls SQLite stands here and in `functions/abi.rs`.
 
 mod alone;
-pub(crate) mod background;
+mod collations;
 pub(crate) mod conn;
 pub(crate) mod disk;
 mod eyes;
@@ -14,16 +14,12 @@ pub(crate) mod identity;
 pub(crate) mod keys;
 pub(crate) mod made_rows;
 pub(crate) mod pace;
-pub(crate) mod pool;
+pub(crate) mod prepared;
 pub(crate) mod private;
-pub(crate) mod readers;
-mod reserve;
+pub(crate) mod reserve;
 pub(crate) mod room;
-pub(crate) mod settling;
 pub(crate) mod statistics;
-mod stepping_back;
 mod stmt;
-pub(crate) mod transactions;
 pub(crate) mod vfs;
 mod wal_index;
 pub(crate) mod writer;

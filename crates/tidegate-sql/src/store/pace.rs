@@ -10,11 +10,8 @@ use std::{
     fs::File,
     ops::Range,
     os::fd::{AsRawFd, RawFd},
-    sync::Arc,
     time::Duration,
 };
-
-use crate::engine::Schema;
 
 /// Pages between two rests: about as much work as a slice of a statement.
 const PAGES_PER_REST: u32 = 12;
@@ -29,7 +26,8 @@ thread_local! {
 
 #[derive(Default)]
 struct Pace {
-    schema: Option<Arc<Schema>>,
+    /// Whether to go on without rests.
+    hurries: Option<Box<dyn Fn() -> bool>>,
     /// The database, if it could be opened; good while [`gently`] runs.
     file: Option<RawFd>,
     pages: u32,
@@ -37,10 +35,14 @@ struct Pace {
     written: Range<u64>,
 }
 
-/// Runs `checkpoint` of a schema without haste, unless the schema is closed meanwhile. `file` is the database.
+/// Runs `checkpoint` without haste as long as `hurries` says no. `file` is the database.
 ///
 /// The file stays open with whoever calls: closing it would end the locks that SQLite has on it.
-pub(super) fn gently<R>(schema: &Arc<Schema>, file: Option<&File>, checkpoint: impl FnOnce() -> R) -> R {
+pub(crate) fn gently<R>(
+    hurries: impl Fn() -> bool + 'static,
+    file: Option<&File>,
+    checkpoint: impl FnOnce() -> R,
+) -> R {
     struct Over;
     impl Drop for Over {
         fn drop(&mut self) {
@@ -48,7 +50,7 @@ pub(super) fn gently<R>(schema: &Arc<Schema>, file: Option<&File>, checkpoint: i
         }
     }
     let file = file.map(AsRawFd::as_raw_fd);
-    PACE.set(Some(Pace { schema: Some(Arc::clone(schema)), file, ..Pace::default() }));
+    PACE.set(Some(Pace { hurries: Some(Box::new(hurries)), file, ..Pace::default() }));
     let _over = Over;
     checkpoint()
 }
@@ -80,7 +82,7 @@ impl Pace {
                 write_back(file, range);
             }
         }
-        !self.schema.as_ref().is_some_and(|schema| schema.is_closed())
+        !self.hurries.as_ref().is_some_and(|hurries| hurries())
     }
 }
 

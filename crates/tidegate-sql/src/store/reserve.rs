@@ -87,15 +87,15 @@ fn allocate(file: &File, from: i64, bytes: i64) -> io::Result<()> {
 
 /// Bytes of a disk.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Space {
+pub(crate) struct Space {
     /// All of them.
-    pub(super) size: u64,
+    pub(crate) size: u64,
     /// Those that this process may still take.
-    pub(super) left: u64,
+    pub(crate) left: u64,
 }
 
 /// The disk of a file; `None` if it does not tell.
-pub(super) fn space_on_disk(file: &File) -> Option<Space> {
+pub(crate) fn space_on_disk(file: &File) -> Option<Space> {
     let mut about = std::mem::MaybeUninit::<libc::statvfs>::uninit();
     // SAFETY: the descriptor is open while `file` is borrowed, and the call fills the structure if it succeeds.
     unsafe {

@@ -66,12 +66,12 @@ impl Room {
     }
 
     /// How often the disk had no room.
-    pub(super) fn refusals(&self) -> u64 {
+    pub(crate) fn refusals(&self) -> u64 {
         self.refused.load(Ordering::Acquire)
     }
 
     /// Bytes of the file, or a little less.
-    pub(super) fn allocated(&self) -> u64 {
+    pub(crate) fn allocated(&self) -> u64 {
         self.allocated.load(Ordering::Acquire).unsigned_abs()
     }
 
@@ -92,7 +92,7 @@ impl Room {
     }
 
     /// Gives a log that has been cut `bytes` again, as far as the disk has them.
-    pub(super) fn refill(&self, log: &File, database: &CStr, bytes: u64) {
+    pub(crate) fn refill(&self, log: &File, database: &CStr, bytes: u64) {
         let _extending = self.extending.lock().unwrap_or_else(PoisonError::into_inner);
         let from = self.allocated.load(Ordering::Acquire);
         if let Ok(to) = extend(log, database, from, bytes.cast_signed()) {

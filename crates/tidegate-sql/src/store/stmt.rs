@@ -8,6 +8,7 @@ use std::{
 use libsqlite3_sys as ffi;
 
 use super::vfs;
+pub(crate) use crate::value::Cell;
 use crate::{errors, task};
 use tidegate_rows::ServerError;
 
@@ -54,16 +55,6 @@ pub(super) fn error_of(db: *mut ffi::sqlite3, code: c_int) -> SqliteError {
 /// A prepared statement. Finalised when dropped.
 pub(crate) struct Stmt {
     pub(super) raw: *mut ffi::sqlite3_stmt,
-}
-
-/// A value that stays good until the statement is stepped again, bound to a parameter or read from a row.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Cell<'a> {
-    Null,
-    Int(i64),
-    Real(f64),
-    Text(&'a [u8]),
-    Blob(&'a [u8]),
 }
 
 impl Stmt {
@@ -319,18 +310,21 @@ unsafe fn bytes<'a>(ptr: *const u8, len: c_int) -> &'a [u8] {
     unsafe { slice::from_raw_parts(ptr, len as usize) }
 }
 
-impl Cell<'_> {
-    /// A copy that owns its bytes.
-    pub(crate) fn to_owned(self) -> crate::value::Datum {
-        use crate::value::Datum;
-        match self {
-            Cell::Null => Datum::Null,
-            Cell::Int(value) => Datum::Int(value),
-            Cell::Real(value) => Datum::Real(value),
-            Cell::Text(text) => Datum::Text(text.into()),
-            Cell::Blob(blob) => Datum::Blob(blob.into()),
-        }
+/// Checks a file from end to end.
+pub(crate) fn check_file(conn: &super::conn::Conn) -> Result<(), ServerError> {
+    let internal = |error| to_server_error(&error);
+    let mut check = conn.prepare("PRAGMA integrity_check(1)").map_err(internal)?;
+    check.step().map_err(internal)?;
+    match check.cell(0) {
+        Cell::Text(b"ok") => Ok(()),
+        Cell::Text(problem) => Err(errors::corrupt(String::from_utf8_lossy(problem))),
+        _ => Err(errors::corrupt("the check says nothing")),
     }
+}
+
+/// A string in SQLite's quotes. NUL cannot stand in SQLite's text.
+pub(crate) fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\0', "").replace('\'', "''"))
 }
 
 /// What a client sees of an error that none of the statement's own checks explains.

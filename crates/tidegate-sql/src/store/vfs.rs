@@ -50,7 +50,7 @@ pub(crate) const NAME: &CStr = c"tidegate";
 /// SQLite's result code, which it has no use for itself, when another program has the database open.
 pub(super) const OPEN_ELSEWHERE: c_int = ffi::SQLITE_PERM;
 /// Tells the file of a private connection that SQLite has given up to begin.
-pub(super) const FCNTL_GIVEN_UP: c_int = 0x5467_0001;
+pub(crate) const FCNTL_GIVEN_UP: c_int = 0x5467_0001;
 /// Name to open private connections with.
 pub(crate) const PRIVATE_NAME: &CStr = c"tidegate-private";
 

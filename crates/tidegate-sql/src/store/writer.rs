@@ -39,7 +39,7 @@ pub(crate) struct WriteGuard {
 
 impl WriteGuard {
     /// Whether somebody waits for this guard to go.
-    pub(super) fn is_waited_for(&self) -> bool {
+    pub(crate) fn is_waited_for(&self) -> bool {
         !self.lent && !self.lock.lock().queue.is_empty()
     }
 

@@ -1,7 +1,7 @@
 //! What SQLite is told of the rows that are wanted.
 
 use super::{Comparison, Filter, Otherwise, Rows, Test, plans::is_null};
-use crate::{catalog::Column, exec::walk::Verdict};
+use crate::{column::Column, exec::walk::Verdict};
 
 /// A column of the index.
 pub(super) struct Part<'a> {

@@ -7,9 +7,9 @@ use tidegate_rows::{
 
 use super::{OpenTable, Strictness};
 use crate::{
-    exec::{Out, params::MadeParam},
     session::Session,
-    value::Datum,
+    translate::params::MadeParam,
+    value::{Datum, out::Out},
 };
 
 impl Session {

@@ -42,8 +42,8 @@ use std::{cell::RefCell, rc::Rc};
 
 use tidegate_rows::{QueryError, ServerError, Sink, Value};
 
-pub use crate::exec::revise::{Revise, Revision};
 use crate::session::Session;
+pub use crate::translate::revise::{Revise, Revision};
 use plans::Known;
 pub use shape::{IndexShape, TableShape};
 

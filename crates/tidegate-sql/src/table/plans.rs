@@ -9,21 +9,23 @@ use super::{
     conditions::{Given, Part, meets, ranges, verdict},
 };
 use crate::{
-    catalog::{Column, Index, Table, same_name},
-    ddl::temporary::is_hidden,
-    engine::Schema,
+    catalog::{Index, Table},
+    column::{Column, same_name},
     errors,
-    exec::{Out, Plan, PlanKind, SelectPlan, target_table::TargetTable, walk::Walk},
     parse::KeyKind,
-    program::plans::plan_table,
-    session::{Core, reach::Named},
-    store::pool::Pool,
+    schema::Schema,
+    session::{Core, pool::Pool},
+    temporary_name::is_hidden,
     translate::{
         Bind, Session, Source, conversion_code,
         dml::{Cellish, DeletePlan, Feed, InsertPlan, InsertRow, UpdatePlan, UpdateTarget},
+        plan::{Named, Plan, PlanKind, SelectPlan},
+        programs::plan_table,
         returning::Returned,
+        target_table::TargetTable,
+        walk::Walk,
     },
-    value::{Rep, SqlType},
+    value::{Rep, SqlType, out::Out},
 };
 
 /// Room for the words of most requests.
@@ -93,7 +95,7 @@ impl OpenTable {
         let nearest = if self.strictness == Strictness::Nearest { "~" } else { "" };
         let name = format!("\0{} {}{nearest}", table.id, index.id);
         let columns = self.columns.iter().map(column).collect::<Res<Vec<_>>>()?;
-        let session = Session::new(&core.engine, Some(schema), &core.env);
+        let session = Session::new(&core.engine, &core.above.library, Some(schema), &core.env);
         let target: Rc<TargetTable> = TargetTable::of(&session, schema, table)?.into();
         let (attached, catalogs) = plan_table(session, &target, version)?;
         let (mut column_words, mut widths) = (String::new(), vec![0]);

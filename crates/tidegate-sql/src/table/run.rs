@@ -11,13 +11,13 @@ use super::{
 use crate::{
     coerce::implicit_default,
     errors,
-    exec::params::{Made, MadeParam},
     lexer::Normalised,
     session::{Core, MadeStatement, Over, Pending, Session},
+    sql_mode,
     store::conn::Conn,
     task,
+    translate::params::{Made, MadeParam},
     value::Val,
-    variables,
 };
 
 type Res<T> = Result<T, ServerError>;
@@ -40,7 +40,7 @@ impl Session {
         let core = self.core();
         let env = Rc::clone(&core.env);
         let _over = Over::of(&env.client);
-        match task::run(&env, SHOWN, || core.run_open(open, request, sink)).await {
+        match task::run(&*env, SHOWN, || core.run_open(open, request, sink)).await {
             Ok(Ok(Some(pending))) => core.finish(pending, sink).await,
             Ok(done) => done.map(drop),
             Err(_) => Err(errors::out_of_memory().into()),
@@ -56,7 +56,7 @@ impl Session {
         let mut rest = requests;
         while !rest.is_empty() {
             let mut outcomes = Vec::new();
-            let ran = task::run(&env, SHOWN, || {
+            let ran = task::run(&*env, SHOWN, || {
                 while let Some(((open, request), others)) = rest.split_first() {
                     if outcomes.is_empty() {
                         let found = core.find_together(rest, answers);
@@ -189,7 +189,7 @@ impl Core {
         let mode = self.env.sql_mode.get();
         let counts_found = self.env.found_rows_flag.replace(true);
         if strictness == Strictness::Nearest {
-            self.env.sql_mode.set(mode & !(variables::STRICT_TRANS_TABLES | variables::STRICT_ALL_TABLES));
+            self.env.sql_mode.set(mode & !(sql_mode::STRICT_TRANS_TABLES | sql_mode::STRICT_ALL_TABLES));
         }
         let done = run(self);
         self.env.sql_mode.set(mode);

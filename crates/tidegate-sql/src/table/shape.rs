@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_rows::{Column, ServerError};
 
 use super::plans::described;
-use crate::{ddl::temporary::is_hidden, engine::Schema, errors, session::Session};
+use crate::{errors, schema::Schema, session::Session, temporary_name::is_hidden};
 
 /// What a table consists of.
 #[derive(Debug, Clone)]

@@ -11,9 +11,9 @@ use super::{Res, Translator, scope::Source};
 use crate::{
     accounts::{Access, Privileges},
     catalog::Table,
-    ddl::temporary,
-    engine::Schema,
     errors,
+    schema::Schema,
+    temporary_name,
 };
 
 /// Columns of a source that are not to be read.
@@ -92,7 +92,7 @@ impl Translator<'_> {
 
     /// What the session may do, where that is not everything; temporary tables are its own.
     fn limits_on(&self, table: &Table) -> Option<&Rc<Access>> {
-        self.access.as_ref().filter(|_| !temporary::is_hidden(&table.name))
+        self.access.as_ref().filter(|_| !temporary_name::is_hidden(&table.name))
     }
 
     /// Whether the session may add rows with values for these columns, or for all; replaced rows are deleted.

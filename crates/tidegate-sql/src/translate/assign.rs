@@ -15,11 +15,12 @@ use super::{
     types::stored,
 };
 use crate::{
-    catalog::{Table, same_name},
-    engine::Schema,
+    catalog::Table,
+    column::same_name,
     errors,
-    exec::{Out, prepared::Text},
-    value::{Base, Rep},
+    schema::Schema,
+    store::prepared::Text,
+    value::{Base, Rep, out::Out},
 };
 
 /// A value that is evaluated when the columns before it are stored.
@@ -310,7 +311,7 @@ impl Translator<'_> {
         row: &mut Option<Scope<'static>>,
     ) -> Res<Cellish> {
         if row.is_none() {
-            let (_, source) = self.table_source(schema, table, crate::ddl::temporary::shown(&table.name));
+            let (_, source) = self.table_source(schema, table, crate::temporary_name::shown(&table.name));
             let mut scope = Scope { sources: vec![source], ..Scope::default() };
             for column in 0..table.columns.len() {
                 scope.assign(0, column, scope.column_as(0, column, RowValue::Stored(column).mark()));

@@ -7,7 +7,7 @@ use super::{
     types::is_constant,
 };
 use crate::{
-    errors, functions,
+    errors,
     value::{Base, Rep, SqlType, collation::Collation},
 };
 
@@ -479,10 +479,10 @@ impl Translator<'_> {
 
     pub(super) fn regexp(&mut self, expr: &Expr, pattern: &Expr, negated: bool, scope: &Scope<'_>) -> Res<Ex> {
         let (text, pattern) = (self.expr(expr, scope)?, self.expr(pattern, scope)?);
-        if !functions::exists("REGEXP_LIKE") {
+        if !(self.session.library.exists)("REGEXP_LIKE") {
             return Err(errors::unsupported("REGEXP"));
         }
-        let ex = functions::call(self, "REGEXP_LIKE", &[text, pattern])?;
+        let ex = (self.session.library.call)(self, "REGEXP_LIKE", &[text, pattern])?;
         if !negated {
             return Ok(ex);
         }

@@ -19,14 +19,16 @@ use super::{
 };
 use crate::{
     accounts::Privileges,
-    catalog::{Column, Default, Table, same_name},
+    catalog::Table,
+    column::{Column, Default, same_name},
     dialect::SPECIAL,
-    engine::Schema,
     errors,
-    exec::{Out, load::LoadPlan, prepared::Text, target_table::TargetTable, walk::Walk},
     lexer::Item,
     parse::{self, InsertSource, TableName},
-    value::{Datum, Rep},
+    schema::Schema,
+    store::prepared::Text,
+    translate::{load::LoadPlan, target_table::TargetTable, walk::Walk},
+    value::{Datum, Rep, out::Out},
 };
 
 /// A value for a column.
@@ -96,7 +98,7 @@ pub(crate) struct UpdatePlan {
     pub(crate) ignore: bool,
     /// The rows as they were are answered: what the columns of the feed from the second on are.
     pub(crate) returning: Option<Arc<Returned>>,
-    /// Somebody else decides about the rows ([`Revise`](crate::exec::revise::Revise)); how one is made if there is none.
+    /// Somebody else decides about the rows ([`Revise`](crate::translate::revise::Revise)); how one is made if there is none.
     pub(crate) revised: Option<Box<InsertPlan>>,
 }
 
@@ -317,7 +319,7 @@ impl Translator<'_> {
         insert: &parse::Insert,
         selected: Vec<Source>,
     ) -> Res<Upsert> {
-        let (from, mut source) = self.table_source(schema, table, crate::ddl::temporary::shown(&table.name));
+        let (from, mut source) = self.table_source(schema, table, crate::temporary_name::shown(&table.name));
         source.denied = self.denied(schema, table);
         let new_columns = table
             .columns

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     dialect::SPECIAL,
-    errors, functions,
+    errors,
     lexer::LiteralKind,
     value::{Base, Datum, Rep, SqlType, collation::Collation, decimal, decimal::Decimal, types::NOT_FIXED},
 };
@@ -79,7 +79,7 @@ impl Translator<'_> {
             }
             Expr::Collate { expr, collation } => {
                 let ex = self.expr(expr, scope)?;
-                functions::collate(self, ex, collation.to_string().trim_matches(['`', '\'', '"']))
+                (self.session.library.collate)(self, ex, collation.to_string().trim_matches(['`', '\'', '"']))
             }
             Expr::Subquery(query) => self.scalar_subquery(query, scope),
             Expr::Function(function) => self.function(function, scope),
@@ -245,7 +245,7 @@ impl Translator<'_> {
         if let Some((date, amount, minus)) = dated {
             let date = self.expr(date, scope)?;
             let aggregate = date.aggregate;
-            let ex = functions::interval(self, date, unnest(amount), minus, scope)?;
+            let ex = (self.session.library.interval)(self, date, unnest(amount), minus, scope)?;
             return Ok(Ex { aggregate, ..ex });
         }
         // A chain of operators is as deep as it is long, and no level of its own.
@@ -292,7 +292,7 @@ impl Translator<'_> {
             Op::BitwiseXor => self.bits("tg_bitxor", a, b),
             Op::PGBitwiseShiftLeft => self.bits("tg_shl", a, b),
             Op::PGBitwiseShiftRight => self.bits("tg_shr", a, b),
-            Op::StringConcat => functions::call(self, "CONCAT", &[a.clone(), b.clone()]),
+            Op::StringConcat => (self.session.library.call)(self, "CONCAT", &[a.clone(), b.clone()]),
             other => Err(errors::unsupported(other)),
         }
     }
@@ -606,9 +606,9 @@ impl Translator<'_> {
         }
         if let Some(special) = name.strip_prefix(SPECIAL) {
             let args = arguments(&function.args)?;
-            return functions::special(self, &special.to_ascii_lowercase(), &args, scope);
+            return (self.session.library.special)(self, &special.to_ascii_lowercase(), &args, scope);
         }
-        functions::function(self, &name, function, scope)
+        (self.session.library.function)(self, &name, function, scope)
     }
 
     /// Translates the plain arguments of a function.

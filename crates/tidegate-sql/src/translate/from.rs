@@ -10,7 +10,7 @@ use super::{
     select::{Rel, Wanted},
 };
 use crate::{
-    catalog::same_name,
+    column::same_name,
     errors,
     parse::{TableName, to_table_name},
 };
@@ -257,12 +257,11 @@ impl Translator<'_> {
         }
         let schema_name = name.schema.as_deref().or(self.session.inputs.virtual_schema);
         if let Some(schema) = schema_name.filter(|schema| schema.eq_ignore_ascii_case("information_schema")) {
-            return crate::show::information_schema(self, schema, &name.name, alias, scope);
+            return (self.session.library.information_schema)(self, schema, &name.name, alias, scope);
         }
-        if let Some(sql) = schema_name
-            .filter(|schema| schema.eq_ignore_ascii_case("mysql"))
-            .and_then(|schema| crate::show::mysql_schema(self, schema, &name.name, alias.clone(), scope).transpose())
-        {
+        if let Some(sql) = schema_name.filter(|schema| schema.eq_ignore_ascii_case("mysql")).and_then(|schema| {
+            (self.session.library.mysql_schema)(self, schema, &name.name, alias.clone(), scope).transpose()
+        }) {
             return sql;
         }
         let (schema, table) = self.visible_table(name)?;

@@ -12,7 +12,7 @@ use super::{
     scope::{Scope, Source as Table},
     select::RelColumn,
 };
-use crate::{catalog::same_name, errors, variables};
+use crate::{column::same_name, errors, sql_mode};
 
 /// A column outside of aggregates: its text, and the name for the error.
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ type Equality = (Option<String>, Option<String>);
 impl Translator<'_> {
     /// Whether select lists are checked.
     pub(super) fn wants_full_groups(&self) -> bool {
-        self.session.inputs.has(variables::ONLY_FULL_GROUP_BY)
+        self.session.inputs.has(sql_mode::ONLY_FULL_GROUP_BY)
     }
 
     /// Notes a column that an expression has named.

@@ -8,16 +8,18 @@ use std::{rc::Rc, sync::Arc};
 
 use tidegate_rows::ServerError;
 
-use super::{Res, Translator};
+use super::{Library, Res, Translator};
 use crate::{
-    accounts::{Access, Name},
+    account_name::Name,
+    accounts::Access,
     catalog::Catalog,
-    engine::{EngineInner, Schema},
+    env::Env,
     errors,
     lexer::LexMode,
-    session::Env,
+    schema::Schema,
+    shared::EngineInner,
+    sql_mode,
     value::{SqlType, collation::Collation},
-    variables,
 };
 
 /// Everything of a session that decides about a translation: part of the statement cache's key.
@@ -50,7 +52,7 @@ impl Inputs {
     pub(crate) fn of(schema: Option<&Arc<Schema>>, env: &Env) -> Self {
         Self {
             sql_mode: env.statement_mode(),
-            like_escapes: env.sql_mode.get() & variables::NO_BACKSLASH_ESCAPES == 0,
+            like_escapes: env.sql_mode.get() & sql_mode::NO_BACKSLASH_ESCAPES == 0,
             collation: env.collation.get(),
             schema: schema.map_or(0, |schema| schema.id),
             // A view is in its own schema, wherever the session is.
@@ -66,8 +68,8 @@ impl Inputs {
     /// How strings and names are told apart.
     pub(crate) fn lex_mode(&self) -> LexMode {
         LexMode {
-            ansi_quotes: self.has(variables::ANSI_QUOTES),
-            no_backslash_escapes: self.has(variables::NO_BACKSLASH_ESCAPES),
+            ansi_quotes: self.has(sql_mode::ANSI_QUOTES),
+            no_backslash_escapes: self.has(sql_mode::NO_BACKSLASH_ESCAPES),
         }
     }
 
@@ -83,6 +85,7 @@ pub(crate) struct Session<'a> {
     /// The current schema.
     pub(crate) schema: Option<&'a Arc<Schema>>,
     pub(crate) inputs: Inputs,
+    pub(crate) library: &'static Library,
     engine: &'a EngineInner,
     env: &'a Env,
 }
@@ -96,8 +99,13 @@ pub(crate) struct Now<'a> {
 
 impl<'a> Session<'a> {
     /// The session with a current schema.
-    pub(crate) fn new(engine: &'a EngineInner, schema: Option<&'a Arc<Schema>>, env: &'a Env) -> Self {
-        Self { schema, inputs: Inputs::of(schema, env), engine, env }
+    pub(crate) fn new(
+        engine: &'a EngineInner,
+        library: &'static Library,
+        schema: Option<&'a Arc<Schema>>,
+        env: &'a Env,
+    ) -> Self {
+        Self { schema, inputs: Inputs::of(schema, env), library, engine, env }
     }
 
     /// The same session in another schema.
@@ -105,7 +113,7 @@ impl<'a> Session<'a> {
     where
         'a: 'b,
     {
-        Session::new(self.engine, schema, self.env)
+        Session::new(self.engine, self.library, schema, self.env)
     }
 
     /// The schema with a name.
@@ -154,7 +162,7 @@ impl<'a> Translator<'a> {
 
     /// The type of a user variable; whoever asks sees that the plan serves no longer than it has that.
     pub(crate) fn variable_type(&self, name: &str) -> SqlType {
-        crate::program::plans::variable_type(self.session.env, name)
+        super::programs::variable_type(self.session.env, name)
     }
 
     /// Makes the plan one that is not kept.

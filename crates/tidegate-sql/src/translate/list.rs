@@ -10,7 +10,7 @@ use super::{
     scope::{Named, Scope},
     select::RelColumn,
 };
-use crate::{catalog::same_name, errors};
+use crate::{column::same_name, errors};
 
 /// An item of the select list, or a column of the group.
 #[derive(Debug, Clone)]

@@ -10,9 +10,13 @@ use std::{
 
 use super::{Bind, Ex, Source, Translator, quote};
 use crate::{
-    exec::params::Params,
-    lexer::{Literal, LiteralKind},
-    value::{Rep, SqlType, Val, prefix},
+    lexer::{LexMode, Literal, LiteralKind, unescape},
+    translate::params::Params,
+    value::{
+        Rep, SqlType, Val,
+        number::{bit_bytes, hex_bytes},
+        prefix,
+    },
 };
 
 /// Literals that a plan depends on by more than their kinds, by their numbers.
@@ -202,6 +206,20 @@ impl Translator<'_> {
             Rep::Int => Some(format!("{sign}{text}")),
             _ => (!text.contains('\0')).then(|| quote(&text)),
         }
+    }
+}
+
+/// What a literal is as a string of bytes: of numbers their digits.
+pub(crate) fn literal_bytes(kind: LiteralKind, text: &[u8], mode: LexMode) -> Vec<u8> {
+    match kind {
+        LiteralKind::Text { quote, escaped: true } => {
+            let mut out = Vec::with_capacity(text.len());
+            unescape(text, quote, mode, &mut out);
+            out
+        }
+        LiteralKind::Hex | LiteralKind::HexNumber => hex_bytes(std::str::from_utf8(text).unwrap_or_default()),
+        LiteralKind::Bits => bit_bytes(std::str::from_utf8(text).unwrap_or_default()),
+        _ => text.to_vec(),
     }
 }
 

@@ -1,15 +1,42 @@
 //! LOAD DATA is an INSERT whose rows come from a file.
 
-use std::sync::Arc;
+use std::{rc::Rc, sync::Arc};
 
 use sqlparser::ast::Expr;
 
 use super::{Res, Translator, dml::InsertPlan};
 use crate::{
     catalog::Table,
-    engine::Schema,
-    parse::{self, InsertSource},
+    env::Charset,
+    parse::{self, InsertSource, files::FileFormat},
+    schema::Schema,
+    store::file_source::FileSource,
 };
+
+/// What LOAD DATA inserts beside what an INSERT says.
+#[derive(Debug)]
+pub(crate) struct LoadPlan {
+    /// Where each field of a line goes.
+    pub(crate) fields: Vec<FieldTo>,
+    /// Names of the user variables.
+    pub(crate) variables: Vec<String>,
+    /// The variable that each parameter of the expressions behind SET is.
+    pub(crate) params: Vec<usize>,
+    pub(crate) format: FileFormat,
+    pub(crate) charset: Charset,
+    /// Lines to be left out.
+    pub(crate) skip: u64,
+    pub(crate) source: Rc<FileSource>,
+}
+
+/// Where a field goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum FieldTo {
+    /// The column of this position among those that the plan gives values.
+    Column(usize),
+    /// A user variable, by its position.
+    Variable(usize),
+}
 
 impl Translator<'_> {
     /// The columns that get values.

@@ -9,16 +9,41 @@ use sqlparser::ast::{LockType, NonBlock, Query, Select};
 
 use super::{
     Res, Translator,
+    about::Conditions,
     scope::{Scope, Source},
     select::Rel,
 };
-use crate::{
-    catalog::same_name,
-    exec::{LockWait, LockedRows, Locking},
-    parse::wait::seconds_of,
-    row_locks::Mode,
-    show::Conditions,
-};
+use crate::{column::same_name, parse::wait::seconds_of, row_locks::Mode};
+
+/// How a query locks the rows that it reads.
+#[derive(Debug, Clone)]
+pub(crate) struct Locking {
+    pub(crate) wait: LockWait,
+    /// `None` if the rows cannot be told: the transaction becomes the schema's writer instead.
+    pub(crate) rows: Option<Vec<LockedRows>>,
+}
+
+/// What a query does about rows that others have locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LockWait {
+    Wait,
+    /// WAIT n
+    AtMost(Duration),
+    /// NOWAIT
+    Fail,
+    /// SKIP LOCKED
+    Skip,
+}
+
+/// The rows that a query locks.
+#[derive(Debug, Clone)]
+pub(crate) struct LockedRows {
+    pub(crate) mode: Mode,
+    /// The query with their row ids behind its columns.
+    pub(crate) sql: String,
+    /// Their tables.
+    pub(crate) tables: Vec<i64>,
+}
 
 /// What a translation knows about locks.
 #[derive(Default)]

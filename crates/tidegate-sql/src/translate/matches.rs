@@ -10,9 +10,9 @@ use super::{
     types::is_constant,
 };
 use crate::{
-    ddl::fulltext::Searched,
     dialect::SPECIAL,
     errors,
+    store::fulltext::index::Searched,
     value::{Base, Rep, SqlType},
 };
 

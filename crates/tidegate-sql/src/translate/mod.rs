@@ -7,6 +7,7 @@
 //!
 //! Reading order: this file (context, constants, conversions), `scope` (names), `expr` (operators), `select`, `dml`.
 
+pub(crate) mod about;
 mod access;
 mod affinity;
 pub(crate) mod assign;
@@ -20,23 +21,32 @@ mod from;
 mod full_group;
 mod illegal;
 pub(crate) mod inputs;
+mod library;
 pub(crate) mod like;
 mod limit;
 pub(crate) mod list;
 pub(crate) mod literals;
-mod load;
-mod locking;
+pub(crate) mod load;
+pub(crate) mod locking;
 mod matches;
 mod meet;
 mod names;
 mod param;
+pub(crate) mod params;
+pub(crate) mod plan;
+pub(crate) mod programs;
 pub(crate) mod returning;
+pub(crate) mod revise;
 mod rollup;
+pub(crate) mod rules;
 mod safe_updates;
 pub(crate) mod scope;
 pub(crate) mod select;
+pub(crate) mod target_table;
 pub(crate) mod types;
 mod union;
+mod view;
+pub(crate) mod walk;
 pub(crate) mod windows;
 
 use std::{cell::Cell, rc::Rc, sync::Arc};
@@ -47,19 +57,20 @@ use tidegate_rows::ServerError;
 use crate::{
     accounts::{Access, Privileges},
     catalog::TableState,
-    engine::Schema,
     errors,
-    exec::params::Params,
     lexer::Literal,
-    program::plans::Names,
-    store::made_rows::MadeRows,
+    schema::Schema,
+    store::{conn::quote, made_rows::MadeRows},
+    translate::params::Params,
     value::{Base, Datum, Rep, SqlType, collation::Collation},
 };
 
 pub(crate) use codes::{conversion_code, rep_of_code};
 pub(crate) use inputs::{Inputs, Session};
+pub(crate) use library::Library;
 pub(crate) use meet::meet;
-pub(crate) use param::ParamKind;
+pub(crate) use param::{ParamKind, variable_text};
+use programs::Names;
 
 pub(crate) type Res<T> = Result<T, ServerError>;
 
@@ -215,7 +226,7 @@ pub(crate) struct Translator<'a> {
     pub(crate) outermost_limit: Option<u64>,
     pub(crate) locks: locking::Locks,
     /// What the WHERE of the query around FROM says about names.
-    pub(crate) conditions: crate::show::Conditions,
+    pub(crate) conditions: about::Conditions,
     /// The rows of tables that are in no file.
     pub(crate) made_rows: Vec<MadeRows>,
     /// The values of the parameters where they are known; a plan that depends on one serves once.
@@ -272,7 +283,7 @@ impl<'a> Translator<'a> {
             reached: std::cell::Cell::new(usize::MAX),
             outermost_limit: None,
             locks: locking::Locks::default(),
-            conditions: crate::show::Conditions::default(),
+            conditions: about::Conditions::default(),
             made_rows: Vec::new(),
             values: Params::NONE,
             program: None,
@@ -331,7 +342,7 @@ impl<'a> Translator<'a> {
             Code::Const(Source::Literal(index)) => {
                 let text = self.literals.text(*index);
                 let kind = self.literals.kind(*index)?;
-                String::from_utf8(crate::exec::bind::literal_bytes(kind, text, self.session.inputs.lex_mode())).ok()
+                String::from_utf8(literals::literal_bytes(kind, text, self.session.inputs.lex_mode())).ok()
             }
             Code::Const(Source::Value(Datum::Text(text) | Datum::Blob(text), Rep::Text | Rep::Blob)) => {
                 String::from_utf8(text.to_vec()).ok()
@@ -407,7 +418,7 @@ impl<'a> Translator<'a> {
             if let (Source::Value(Datum::Blob(bytes), Rep::Blob), true) = (&source, ex.ty.marks.number)
                 && matches!(to, Rep::Int | Rep::Uint | Rep::Real | Rep::Dec | Rep::Number)
             {
-                source = Source::Value(Datum::from_u64(crate::exec::bind::big_endian(bytes)), Rep::Uint);
+                source = Source::Value(Datum::from_u64(crate::value::number::big_endian(bytes)), Rep::Uint);
             }
             return self.bind(&source, to, None);
         }
@@ -615,11 +626,6 @@ impl<'a> Translator<'a> {
         self.views -= 1;
         result
     }
-}
-
-/// A string in SQLite's quotes. NUL cannot stand in SQLite's text.
-pub(crate) fn quote(text: &str) -> String {
-    format!("'{}'", text.replace('\0', "").replace('\'', "''"))
 }
 
 impl Ex {

@@ -34,6 +34,12 @@ pub(crate) enum ParamKind {
     Made,
 }
 
+/// The type of a variable that holds a text.
+pub(crate) fn variable_text(collation: Collation) -> SqlType {
+    let length = 16_777_215 / collation.char_bytes_max();
+    SqlType { collation, length, ..SqlType::new(Base::LongText) }
+}
+
 impl Translator<'_> {
     /// The expression that a `?` is.
     ///
@@ -50,7 +56,7 @@ impl Translator<'_> {
             ParamKind::Date => SqlType::new(Base::Date),
             ParamKind::Datetime { decimals } => SqlType::temporal(Base::Datetime, *decimals),
             ParamKind::Time { decimals } => SqlType::temporal(Base::Time, *decimals),
-            ParamKind::Text(collation) => crate::functions::info::variable_text(*collation),
+            ParamKind::Text(collation) => variable_text(*collation),
             ParamKind::Blob => SqlType::new(Base::LongBlob),
             ParamKind::Made => return Err(errors::internal("a text with values that belong to none")),
             ParamKind::Bytes => SqlType::varchar(255, self.session.inputs.collation),

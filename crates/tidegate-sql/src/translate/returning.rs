@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tidegate_rows::Column;
 
 use super::{Res, Translator, dml::Feed, list::Listed, scope::Scope};
-use crate::{catalog::Table, engine::Schema, errors, exec::Out, parse};
+use crate::{catalog::Table, errors, parse, schema::Schema, value::out::Out};
 
 /// The columns of a result that a writing statement gives.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Translator<'_> {
         table: &Arc<Table>,
         list: &parse::Returning,
     ) -> Res<Arc<Returning>> {
-        let (from, mut source) = self.table_source(schema, table, crate::ddl::temporary::shown(&table.name));
+        let (from, mut source) = self.table_source(schema, table, crate::temporary_name::shown(&table.name));
         source.denied = self.denied(schema, table);
         let rowid = source.rowid_text();
         let mut scope = Scope { sources: vec![source], ..Scope::default() };
@@ -60,7 +60,7 @@ impl Translator<'_> {
         self.projection(&list.items, list.start, scope)?;
         let own = std::mem::replace(&mut self.reads, others);
         if own.iter().any(|state| Arc::ptr_eq(state, &table.state)) {
-            return Err(errors::target_is_read(crate::ddl::temporary::shown(&table.name)));
+            return Err(errors::target_is_read(crate::temporary_name::shown(&table.name)));
         }
         for state in own {
             if !self.reads.iter().any(|known| Arc::ptr_eq(known, &state)) {

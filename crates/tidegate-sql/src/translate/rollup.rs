@@ -13,7 +13,7 @@ use super::{
     scope::Scope,
     select::{Rel, RelColumn, render},
 };
-use crate::{catalog::same_name, errors, functions};
+use crate::{column::same_name, errors};
 
 /// Keys of a grouping; each is a query more.
 const KEYS_MAX: usize = 16;
@@ -229,7 +229,7 @@ fn blank(t: &Translator<'_>, expr: &mut Expr, keys: &[Key]) {
         }
         Expr::Function(function) => {
             let name = function.name.to_string().trim_matches('`').to_ascii_uppercase();
-            if functions::is_aggregate(&name) {
+            if (t.session.library.is_aggregate)(&name) {
                 return;
             }
             if let FunctionArguments::List(FunctionArgumentList { args, .. }) = &mut function.args {

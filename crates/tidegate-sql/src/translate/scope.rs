@@ -9,10 +9,11 @@ use super::{
 };
 use crate::{
     accounts::Privileges,
-    catalog::{Column, Table, same_name},
-    engine::{Schema, is_virtual},
+    catalog::Table,
+    column::{Column, same_name},
     errors,
     parse::{KeyKind, TableName},
+    schema::{Schema, is_virtual},
     value::SqlType,
 };
 use tidegate_rows::ColumnFlags;
@@ -403,7 +404,7 @@ impl Translator<'_> {
             .map(|column| SourceColumn {
                 origin: Some(Origin {
                     schema: schema.name.clone(),
-                    table: crate::ddl::temporary::shown(&table.name).to_owned(),
+                    table: crate::temporary_name::shown(&table.name).to_owned(),
                     alias: alias.to_owned(),
                     column: column.name.clone(),
                     flags: column_flags(table, column.id),

@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{
     errors,
-    exec::LockedRows,
     parse::to_table_name,
+    translate::locking::LockedRows,
     value::{Rep, SqlType},
 };
 

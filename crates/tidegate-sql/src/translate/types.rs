@@ -1,10 +1,7 @@
 //! The types of results: those of arithmetic, and what several types have in common.
 
 use super::{Code, Ex, Source};
-use crate::{
-    exec::Out,
-    value::{Base, Rep, SqlType, collation::Collation, decimal, types::NOT_FIXED},
-};
+use crate::value::{Base, Rep, SqlType, collation::Collation, decimal, out::Out, types::NOT_FIXED};
 
 pub(super) fn numeric(mut ty: SqlType) -> SqlType {
     ty.marks.number = true;

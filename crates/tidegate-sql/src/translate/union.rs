@@ -10,7 +10,7 @@ use super::{
     select::{Rel, RelColumn, direction},
 };
 use crate::{
-    catalog::same_name,
+    column::same_name,
     errors,
     value::{Base, Rep, SqlType},
 };

@@ -1,6 +1,6 @@
 //! The beginning of a value: what an index over a prefix of a column compares.
 
-use crate::store::conn::Cell;
+use super::Cell;
 
 /// The first `count` characters of a text or bytes of a binary string; other values as they are.
 pub(crate) fn beginning(cell: Cell<'_>, count: u32) -> Cell<'_> {

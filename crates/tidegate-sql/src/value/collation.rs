@@ -1,15 +1,15 @@
 //! Collations: how characters compare. The order of a collation is part of the storage format.
 
-use std::{cmp::Ordering, ffi::CString, os::raw::c_void, slice};
+use std::cmp::Ordering;
 
-use libsqlite3_sys as ffi;
+use tidegate_rows::ServerError;
 
 use super::{
     latin1,
     uca::{self, Table},
     weights::WEIGHTS,
 };
-use crate::store::conn::SqliteError;
+use crate::errors;
 
 /// A collation by MySQL's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -84,8 +84,26 @@ impl Collation {
         COLLATIONS.iter().find(|entry| entry.name == name).map(|entry| Self(entry.id))
     }
 
+    /// The error for the name of a character set that nobody has, or that this engine does not.
+    #[cold]
+    pub(crate) fn unknown_charset(name: &str) -> ServerError {
+        if Self::is_known_elsewhere(name) {
+            return errors::unsupported(format!("the character set {name}"));
+        }
+        errors::unknown_charset_name(name)
+    }
+
+    /// The error for the name of a collation that nobody has, or that this engine does not.
+    #[cold]
+    pub(crate) fn unknown(name: &str) -> ServerError {
+        if Self::is_known_elsewhere(name) {
+            return errors::unsupported(format!("the collation {name}"));
+        }
+        errors::unknown_collation_name(name)
+    }
+
     /// Whether MariaDB or MySQL has a collation or character set that this engine does not.
-    pub(crate) fn is_known_elsewhere(name: &str) -> bool {
+    fn is_known_elsewhere(name: &str) -> bool {
         const FAMILIES: [&str; 43] = [
             "armscii8", "big5", "cp1250", "cp1251", "cp1256", "cp1257", "cp850", "cp852", "cp866", "cp932", "dec8",
             "eucjpms", "euckr", "gb2312", "gb18030", "gbk", "geostd8", "greek", "hebrew", "hp8", "keybcs2", "koi8r",
@@ -313,7 +331,7 @@ fn latin1_weight(weights: &latin1::Weights, c: u32) -> u32 {
     latin1::byte_of(c).map_or(c + 0x100, |byte| u32::from(weights[usize::from(byte)]))
 }
 
-fn compare_latin1(weights: &latin1::Weights, mut a: &[u8], mut b: &[u8]) -> Ordering {
+pub(crate) fn compare_latin1(weights: &latin1::Weights, mut a: &[u8], mut b: &[u8]) -> Ordering {
     let space = latin1_weight(weights, u32::from(b' '));
     loop {
         let (x, y) = (next_char(&mut a), next_char(&mut b));
@@ -366,14 +384,14 @@ fn compare_tail(rest: &[u8]) -> Ordering {
     }
 }
 
-fn compare_bin(a: &[u8], b: &[u8]) -> Ordering {
+pub(crate) fn compare_bin(a: &[u8], b: &[u8]) -> Ordering {
     let common = a.len().min(b.len());
     a[..common]
         .cmp(&b[..common])
         .then_with(|| if a.len() > common { compare_tail(&a[common..]) } else { compare_tail(&b[common..]).reverse() })
 }
 
-fn compare_general_ci(mut a: &[u8], mut b: &[u8]) -> Ordering {
+pub(crate) fn compare_general_ci(mut a: &[u8], mut b: &[u8]) -> Ordering {
     loop {
         match (a.first(), b.first()) {
             (None, _) => return compare_tail(b).reverse(),
@@ -399,87 +417,28 @@ fn compare_general_ci(mut a: &[u8], mut b: &[u8]) -> Ordering {
     }
 }
 
-/// Makes the collations known to a connection.
+/// The collation that a character set and a collation name together.
 ///
 /// # Errors
-/// SQLite's, when it has no memory.
-pub(crate) fn register(db: *mut ffi::sqlite3) -> Result<(), SqliteError> {
-    type Compare = unsafe extern "C" fn(
-        *mut c_void,
-        std::ffi::c_int,
-        *const c_void,
-        std::ffi::c_int,
-        *const c_void,
-    ) -> std::ffi::c_int;
-    let all: [(&str, Compare); 10] = [
-        ("mci", general_ci),
-        ("mbin", bin),
-        ("muca400", unicode_400),
-        ("muca520", unicode_520),
-        ("muca900", unicode_900),
-        ("latin1_swedish_ci", latin1_swedish_ci),
-        ("latin1_bin", latin1_bin),
-        ("latin1_general_ci", latin1_general_ci),
-        ("latin1_general_cs", latin1_general_cs),
-        ("latin1_german1_ci", latin1_german1_ci),
-    ];
-    for (name, compare) in all {
-        let name = CString::new(name).unwrap_or_default();
-        // SAFETY: the handle is open, the name is copied, the function takes no state.
-        let code = unsafe {
-            ffi::sqlite3_create_collation_v2(
-                db,
-                name.as_ptr(),
-                ffi::SQLITE_UTF8,
-                std::ptr::null_mut(),
-                Some(compare),
-                None,
-            )
-        };
-        if code != ffi::SQLITE_OK {
-            return Err(SqliteError { code, message: "cannot register collations".into() });
+/// 1115, 1273; 1253 if they do not fit.
+pub(crate) fn collation_of(
+    charset: Option<&str>,
+    collation: Option<&str>,
+    otherwise: Collation,
+) -> Result<Collation, ServerError> {
+    let by_charset =
+        charset.map(|name| Collation::of_charset(name).ok_or_else(|| Collation::unknown_charset(name))).transpose()?;
+    match collation {
+        Some(name) => {
+            let found = Collation::by_name(name).ok_or_else(|| Collation::unknown(name))?;
+            if let Some(by_charset) = by_charset.filter(|by_charset| by_charset.charset() != found.charset()) {
+                return Err(errors::collation_charset(name, by_charset.charset()));
+            }
+            Ok(found)
         }
+        None => Ok(by_charset.unwrap_or(otherwise)),
     }
-    Ok(())
 }
-
-/// # Safety
-/// SQLite passes a pointer to `len` bytes.
-unsafe fn text<'a>(ptr: *const c_void, len: std::ffi::c_int) -> &'a [u8] {
-    if ptr.is_null() || len <= 0 {
-        return &[];
-    }
-    // SAFETY: by the contract.
-    unsafe { slice::from_raw_parts(ptr.cast(), len as usize) }
-}
-
-/// Makes a comparison of texts a collation function of SQLite's.
-macro_rules! collation_function {
-    ($name:ident, $compare:expr) => {
-        unsafe extern "C" fn $name(
-            _: *mut c_void,
-            a_len: std::ffi::c_int,
-            a: *const c_void,
-            b_len: std::ffi::c_int,
-            b: *const c_void,
-        ) -> std::ffi::c_int {
-            // SAFETY: SQLite's contract for collation functions.
-            let (a, b) = unsafe { (text(a, a_len), text(b, b_len)) };
-            $compare(a, b) as std::ffi::c_int
-        }
-    };
-}
-
-collation_function!(general_ci, compare_general_ci);
-collation_function!(unicode_400, |a, b| uca::v400().compare(a, b));
-collation_function!(unicode_520, |a, b| uca::v520().compare(a, b));
-collation_function!(unicode_900, |a, b| uca::v900().compare(a, b));
-collation_function!(bin, compare_bin);
-collation_function!(latin1_swedish_ci, |a, b| compare_latin1(&latin1::SWEDISH, a, b));
-collation_function!(latin1_bin, |a, b| compare_latin1(&latin1::BIN, a, b));
-collation_function!(latin1_general_ci, |a, b| compare_latin1(&latin1::GENERAL_CI, a, b));
-collation_function!(latin1_general_cs, |a, b| compare_latin1(&latin1::GENERAL_CS, a, b));
-collation_function!(latin1_german1_ci, |a, b| compare_latin1(&latin1::GERMAN1, a, b));
 
 #[cfg(test)]
 mod tests {

@@ -15,25 +15,27 @@
 //! | UUID, INET4, INET6 | BLOB of [`fixed`], in their order |
 
 pub(crate) mod beginning;
+mod cell;
 pub(crate) mod collation;
 pub(crate) mod decimal;
 pub(crate) mod fixed;
 pub(crate) mod json;
 pub(crate) mod latin1;
+pub(crate) mod local;
 pub(crate) mod number;
+pub(crate) mod out;
 pub(crate) mod prefix;
 pub(crate) mod temporal;
 pub(crate) mod texts;
 pub(crate) mod types;
-mod uca;
+pub(crate) mod uca;
 pub(crate) mod val;
 mod weights;
 
+pub(crate) use cell::Cell;
 pub(crate) use fixed::Fixed;
 pub(crate) use types::{Base, Rep, SqlType};
 pub(crate) use val::Val;
-
-use crate::store::conn::Cell;
 
 /// A stored value that owns its bytes.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -196,6 +196,11 @@ pub(crate) fn plain(value: f64) -> String {
     format!("{sign}{}.{}", &digits[..point], &digits[point..])
 }
 
+/// `0x…` and `b'…'` are big-endian numbers where a number is wanted.
+pub(crate) fn big_endian(bytes: &[u8]) -> u64 {
+    bytes[bytes.len().saturating_sub(8)..].iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

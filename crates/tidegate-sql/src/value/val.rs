@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 
 use super::{
-    Base, Datum, Fixed, Rep, SqlType,
+    Base, Cell, Datum, Fixed, Rep, SqlType,
     decimal::Decimal,
     fixed::FixedValue,
+    local,
     number::{self, parse_decimal, parse_f64, parse_int},
     temporal::{self, Datetime, datetime_from_number, parse_datetime, parse_time},
     uint_of,
 };
-use crate::store::conn::Cell;
 
 /// A value together with what it is.
 #[derive(Debug, Clone, PartialEq)]
@@ -189,7 +189,7 @@ impl<'a> Val<'a> {
             Val::Datetime(packed) => Datetime::unpack(*packed),
             Val::Timestamp(_) => return self.clone().local().to_datetime(),
             Val::Time(time) => {
-                let today = crate::session::today();
+                let today = local::today();
                 let total = today.total_micros().unwrap_or(0) + time;
                 return Datetime::from_total_micros(total).map(Some).ok_or(wrong);
             }
@@ -252,7 +252,7 @@ impl<'a> Val<'a> {
     /// A TIMESTAMP as date and time in the session's time zone; anything else as it is.
     pub(crate) fn local(self) -> Self {
         match self {
-            Val::Timestamp(micros) => Val::Datetime(crate::session::timestamp_to_local(micros).pack()),
+            Val::Timestamp(micros) => Val::Datetime(local::timestamp_to_local(micros).pack()),
             other => other,
         }
     }

@@ -13,6 +13,7 @@
 //! it.
 
 mod found;
+pub(crate) mod index;
 mod query;
 mod search;
 pub(crate) mod words;

@@ -12,8 +12,7 @@ use super::{
     watch::{Purpose, Watch},
 };
 use crate::{
-    catalog::TableState,
-    engine::Schema,
+    catalog::{Catalog, TableState},
     errors,
     row_locks::Owner,
     store::{
@@ -53,7 +52,8 @@ pub(crate) enum Listed {
 
 /// The two sides of a comparison.
 struct Sides<'a> {
-    schema: &'a Schema,
+    /// The version of the newest definitions, and these.
+    definitions: (u64, &'a Catalog),
     /// The connection of the writer.
     new: &'a Conn,
     /// The newest commit, with what was listed before.
@@ -66,12 +66,12 @@ struct Sides<'a> {
 
 /// Has a private connection list what a transaction has changed in `tables` as the schema's writer, and its owner lock that and what
 /// was noted: all of these tables is read on both connections. If there is not [all](Listed::All) in the list, `former` has the one of before
-/// again. `goes_on` is asked between two rows.
+/// again. `goes_on` is asked between two rows. `definitions` are the newest, and their version.
 ///
 /// # Errors
 /// Storage errors.
 pub(crate) fn list(
-    schema: &Schema,
+    definitions: (u64, &Catalog),
     writer: &Conn,
     private: &mut Conn,
     owner: &Arc<Owner>,
@@ -89,7 +89,7 @@ pub(crate) fn list(
     let log = std::mem::take(&mut former.log);
     let mark = log.mark();
     private.set_watch(Some(Box::new(Watch::new(Purpose::Private { owner: Arc::clone(owner), log }))));
-    let sides = Sides { schema, new: writer, old: private, owner, room, goes_on };
+    let sides = Sides { definitions, new: writer, old: private, owner, room, goes_on };
     let listed = sides.compare(tables);
     private.rollback();
     if let Some(log) = private.watch().and_then(Watch::log) {
@@ -105,10 +105,10 @@ pub(crate) fn list(
 
 impl Sides<'_> {
     fn compare(mut self, tables: &[Arc<TableState>]) -> Result<Listed, ServerError> {
-        let catalog = self.schema.catalog()?;
+        let (_, catalog) = self.definitions;
         let is_meant = |state: &Arc<TableState>| tables.iter().any(|table| Arc::ptr_eq(table, state));
         let changed: Vec<_> = catalog.tables.values().filter(|table| is_meant(&table.state)).collect();
-        self.old.learn(self.schema, changed.iter().map(|table| table.id))?;
+        self.old.learn(self.definitions, changed.iter().map(|table| table.id))?;
         for table in changed {
             let shape = self.old.watch().and_then(|watch| watch.shapes.get(table.id).map(Arc::clone));
             let shape = shape.ok_or_else(|| errors::internal("a table without a shape"))?;

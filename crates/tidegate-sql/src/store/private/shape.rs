@@ -10,8 +10,7 @@ use std::{
 use tidegate_rows::ServerError;
 
 use crate::{
-    catalog::{Catalog, ForeignKey, Index, Table},
-    ddl::parent_id,
+    catalog::{Catalog, ForeignKey, Index, Table, parent_id},
     parse::KeyKind,
     row_locks::{Mode, Resource},
     store::{

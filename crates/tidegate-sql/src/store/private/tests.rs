@@ -219,7 +219,9 @@ async fn a_list_has_all_or_is_as_before() {
         let asked = std::cell::Cell::new(0);
         let goes_on = || asked.replace(asked.get() + 1) < times;
         let room = Room { rows, bytes };
-        let listed = list(&schema, &writer, &mut private, &owner, &mut former, &tables, room, &goes_on).unwrap();
+        let catalog = schema.catalog().unwrap();
+        let definitions = (schema.version(), &*catalog);
+        let listed = list(definitions, &writer, &mut private, &owner, &mut former, &tables, room, &goes_on).unwrap();
         assert_eq!(listed, expected);
         let list = private.watch().and_then(Watch::log).unwrap();
         let is_all = expected == Listed::All;

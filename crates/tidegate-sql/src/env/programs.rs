@@ -1,0 +1,119 @@
+//! What stored programs have of a session while they run: their variables, settings and warnings of their own.
+
+use std::{
+    cell::{OnceCell, RefCell},
+    sync::{Arc, Weak},
+};
+
+use tidegate_rows::ServerError;
+
+use super::{Env, Numbers, TakenAutos};
+use crate::{errors::Warning, shared::EngineInner, task, value::Datum};
+
+/// The part of a session that belongs to stored programs.
+#[derive(Default)]
+pub(crate) struct Programs {
+    /// The engine, for statements that are planned while another one runs.
+    engine: OnceCell<Weak<EngineInner>>,
+    /// The variables of the program that runs, by their slots.
+    locals: RefCell<Vec<Datum>>,
+}
+
+/// What the session is again when a program has ended.
+pub(crate) struct Outside {
+    locals: Vec<Datum>,
+    sql_mode: u64,
+    warnings: Vec<Warning>,
+    warning_total: usize,
+    numbers: Numbers,
+    autos: TakenAutos,
+    last_insert_id: u64,
+    row_count: i64,
+    found_rows: i64,
+    ignoring: bool,
+    aborts: bool,
+    aborting: Option<ServerError>,
+}
+
+impl Env {
+    /// Whose session this is.
+    pub(crate) fn belongs_to(&self, engine: &Arc<EngineInner>) {
+        let _ = self.programs.engine.set(Arc::downgrade(engine));
+    }
+
+    /// The engine; `None` for what is no session.
+    pub(crate) fn engine(&self) -> Option<Arc<EngineInner>> {
+        self.programs.engine.get()?.upgrade()
+    }
+
+    /// The value in a slot of the program that runs.
+    pub(crate) fn local(&self, slot: usize) -> Datum {
+        self.programs.locals.borrow().get(slot).cloned().unwrap_or_default()
+    }
+
+    /// Sets the value in a slot of the program that runs.
+    pub(crate) fn set_local(&self, slot: usize, value: Datum) {
+        if let Some(known) = self.programs.locals.borrow_mut().get_mut(slot) {
+            *known = value;
+        }
+    }
+
+    /// A program begins, with these variables.
+    pub(crate) fn enter_program(&self, locals: Vec<Datum>, sql_mode: u64) -> Outside {
+        let numbers = self.numbers.get();
+        // SET insert_id is about the statement's own row.
+        self.numbers.set(Numbers { insert_id: None, ..numbers });
+        let aborting = self.aborting.borrow_mut().take();
+        task::set_warned(false);
+        Outside {
+            locals: self.programs.locals.replace(locals),
+            sql_mode: self.sql_mode.replace(sql_mode),
+            warnings: self.warnings.take(),
+            warning_total: self.warning_total.replace(0),
+            numbers,
+            autos: self.autos.replace(TakenAutos::default()),
+            last_insert_id: self.last_insert_id.get(),
+            row_count: self.row_count.replace(0),
+            found_rows: self.found_rows.get(),
+            ignoring: self.ignoring.replace(false),
+            aborts: self.abort_on_warning.replace(false),
+            aborting,
+        }
+    }
+
+    /// A program has ended; answers its variables. The warnings of one that has failed are its statement's.
+    pub(crate) fn leave_program(&self, outside: Outside, succeeded: bool) -> Vec<Datum> {
+        self.sql_mode.set(outside.sql_mode);
+        self.numbers.set(outside.numbers);
+        self.autos.set(outside.autos);
+        self.last_insert_id.set(outside.last_insert_id);
+        self.row_count.set(outside.row_count);
+        self.found_rows.set(outside.found_rows);
+        self.ignoring.set(outside.ignoring);
+        self.abort_on_warning.set(outside.aborts);
+        task::set_warned(outside.aborting.is_some());
+        *self.aborting.borrow_mut() = outside.aborting;
+        if succeeded {
+            *self.warnings.borrow_mut() = outside.warnings;
+            self.warning_total.set(outside.warning_total);
+        }
+        self.programs.locals.replace(outside.locals)
+    }
+
+    /// A statement of a program begins.
+    pub(crate) fn forget_warnings(&self) {
+        if self.warning_total.replace(0) > 0 {
+            self.warnings.borrow_mut().clear();
+        }
+    }
+
+    /// Takes back what `begin_statement` did to the warnings: the statement only shows them.
+    pub(crate) fn shown_warnings(&self) -> Vec<Warning> {
+        self.shown.borrow().clone()
+    }
+
+    /// The warnings of the statement that runs.
+    pub(crate) fn warnings_now(&self) -> Vec<Warning> {
+        self.warnings.borrow().clone()
+    }
+}

@@ -1,0 +1,226 @@
+//! Statements without statements in them: SET, queries, INSERT and its like, cursors, and what a program may not do.
+
+use sqlparser::{
+    parser::Parser,
+    tokenizer::{Token, TokenWithSpan},
+};
+
+use super::{Compiler, Kind, Read};
+use crate::{
+    dialect::{expect_word, identifier, is_word, take_word, take_words, unexpected},
+    errors,
+    parse::{
+        self, Span,
+        program::code::{FragmentKind, Op, Place},
+    },
+};
+
+impl Compiler<'_> {
+    /// SET
+    pub(super) fn set(&mut self, p: &mut Parser) -> Read<()> {
+        expect_word(p, "SET")?;
+        loop {
+            let to = self.assigned(p)?;
+            if !p.consume_token(&Token::Eq) {
+                p.expect_token(&Token::Assignment)?;
+            }
+            let value = self.value(p)?;
+            self.push(p, Op::Assign { to, value })?;
+            if !p.consume_token(&Token::Comma) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What SET assigns to.
+    fn assigned(&mut self, p: &mut Parser) -> Read<Place> {
+        if let Some(name) = user_variable(p.peek_token_ref()) {
+            p.advance_token();
+            return Ok(Place::User(name));
+        }
+        let is_scope =
+            ["GLOBAL", "SESSION", "LOCAL", "NAMES", "CHARACTER", "CHARSET", "PASSWORD", "ROLE", "TRANSACTION"]
+                .iter()
+                .any(|word| is_word(p.peek_token_ref(), word));
+        let is_system = matches!(p.peek_token_ref().token, Token::DollarQuotedString(_));
+        let assigns = matches!(p.peek_nth_token_ref(1).token, Token::Eq | Token::Assignment | Token::Period);
+        if is_system || is_scope && !assigns {
+            return Err(errors::unsupported("SET of anything but variables and NEW in a stored program").into());
+        }
+        let name = identifier(p)?.value;
+        if p.consume_token(&Token::Period) {
+            let column = identifier(p)?.value;
+            return self.column_of_row(&name, column);
+        }
+        match self.code.slot(self.scope, &name) {
+            Some(slot) => Ok(Place::Local(slot)),
+            None if crate::system_variables::exists(&name) => {
+                Err(errors::unsupported("SET of system variables in a stored program").into())
+            }
+            None => Err(errors::unknown_variable(name).into()),
+        }
+    }
+
+    /// `NEW.column`
+    fn column_of_row(&self, row: &str, column: String) -> Read<Place> {
+        let Kind::Trigger { changes_new, has_new } = self.kind;
+        let (is_new, is_old) = (row.eq_ignore_ascii_case("NEW"), row.eq_ignore_ascii_case("OLD"));
+        if is_old {
+            return Err(errors::row_not_changed("OLD", "").into());
+        }
+        if is_new && !has_new {
+            return Err(errors::no_such_row_in_trigger("NEW", "DELETE").into());
+        }
+        if !is_new {
+            return Err(errors::unknown_structured_variable(row).into());
+        }
+        if !changes_new {
+            return Err(errors::row_not_changed("NEW", "after ").into());
+        }
+        Ok(Place::New(column))
+    }
+
+    /// A query: with INTO, or for a client.
+    pub(super) fn query(&mut self, p: &mut Parser) -> Read<()> {
+        let first = p.index();
+        let span = self.to_semicolon(p);
+        let tokens = tokens_between(p, first);
+        let Some((cut, places)) = self.places_of_into(&tokens)? else {
+            let text = self.text_of(span);
+            return match self.check(&text, span.0)? {
+                parse::Statement::SelectIntoFile { .. } => {
+                    Err(errors::unsupported("SELECT … INTO OUTFILE in a stored program").into())
+                }
+                _ => Err(errors::result_set_refused("a trigger").into()),
+            };
+        };
+        let text = format!("{} {}", self.text_of((span.0, cut.0)), self.text_of((cut.1, span.1)));
+        self.check(&text, span.0)?;
+        let query = self.fragment(FragmentKind::Query, text);
+        self.push(p, Op::Into { query, places })?;
+        Ok(())
+    }
+
+    /// The places of SELECT … INTO, and where that stands.
+    fn places_of_into(&self, tokens: &[TokenWithSpan]) -> Read<Option<(Span, Vec<Place>)>> {
+        let mut depth = 0usize;
+        let start = tokens.iter().position(|token| {
+            match token.token {
+                Token::LParen => depth += 1,
+                Token::RParen => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            depth == 0 && is_word(token, "INTO")
+        });
+        let Some(start) = start else { return Ok(None) };
+        if tokens.get(start + 1).is_some_and(|token| is_word(token, "OUTFILE") || is_word(token, "DUMPFILE")) {
+            return Ok(None);
+        }
+        let (mut places, mut at) = (Vec::new(), start + 1);
+        loop {
+            let Some(token) = tokens.get(at) else { return Err(super::Wrong::Syntax) };
+            places.push(match (&token.token, user_variable(token)) {
+                (_, Some(name)) => Place::User(name),
+                (Token::Word(word), None) => match self.code.slot(self.scope, &word.value) {
+                    Some(slot) => Place::Local(slot),
+                    None => return Err(errors::undeclared_variable(&word.value).into()),
+                },
+                _ => return Err(super::Wrong::Syntax),
+            });
+            if tokens.get(at + 1).is_none_or(|token| token.token != Token::Comma) {
+                break;
+            }
+            at += 2;
+        }
+        let span = (tokens[start].span.start.column as usize, tokens[at].span.end.column as usize);
+        Ok(Some((span, places)))
+    }
+
+    /// INSERT, UPDATE, DELETE, REPLACE
+    pub(super) fn write(&mut self, p: &mut Parser) -> Read<()> {
+        let span = self.to_semicolon(p);
+        let text = self.text_of(span);
+        let returns = match self.check(&text, span.0)? {
+            parse::Statement::Insert(insert) => insert.returning.is_some(),
+            parse::Statement::Delete(delete) => delete.returning.is_some(),
+            parse::Statement::Update(_) => false,
+            _ => return Err(errors::unsupported("this statement in a stored program").into()),
+        };
+        if returns {
+            return Err(errors::result_set_refused("a trigger").into());
+        }
+        let write = self.fragment(FragmentKind::Write, text);
+        self.push(p, Op::Run(write))?;
+        Ok(())
+    }
+
+    /// DO
+    pub(super) fn evaluate(&mut self, p: &mut Parser) -> Read<()> {
+        expect_word(p, "DO")?;
+        let from = p.peek_token_ref().span.start.column as usize;
+        parse::comma_separated(p, |p| p.parse_expr())?;
+        let to = p.get_current_token().span.end.column as usize;
+        let query = self.fragment(FragmentKind::Query, format!("SELECT {}", self.text_of((from, to))));
+        self.push(p, Op::Run(query))?;
+        Ok(())
+    }
+
+    /// OPEN, FETCH, CLOSE
+    pub(super) fn cursor_statement(&mut self, p: &mut Parser, verb: &str) -> Read<()> {
+        p.advance_token();
+        if verb == "FETCH" && !take_words(p, &["NEXT", "FROM"]) {
+            take_word(p, "FROM");
+        }
+        let name = identifier(p)?.value;
+        let cursor = self.cursor_named(&name)?;
+        let op = match verb {
+            "OPEN" => Op::Open(cursor),
+            "CLOSE" => Op::Close(cursor),
+            _ => {
+                expect_word(p, "INTO")?;
+                let names = parse::comma_separated(p, |p| Ok(identifier(p)?.value))?;
+                let slots = names.iter().map(|name| match self.code.slot(self.scope, name) {
+                    Some(slot) => Ok(Place::Local(slot)),
+                    None => Err(errors::undeclared_variable(name)),
+                });
+                Op::Fetch { cursor, places: slots.collect::<Result<_, _>>()? }
+            }
+        };
+        self.push(p, op)?;
+        Ok(())
+    }
+
+    /// Statements that a trigger must not hold, by MariaDB's errors; others are refused by name.
+    pub(super) fn other(&mut self, p: &mut Parser, verb: &str) -> Read<()> {
+        let is_to_savepoint = is_word(p.peek_nth_token_ref(1), "TO") || is_word(p.peek_nth_token_ref(2), "TO");
+        let error = match verb {
+            "RETURN" => errors::return_outside_function(),
+            "ROLLBACK" if is_to_savepoint => errors::unsupported("savepoints in a trigger"),
+            "COMMIT" | "ROLLBACK" | "START" | "CREATE" | "DROP" | "ALTER" | "TRUNCATE" | "RENAME" | "GRANT"
+            | "REVOKE" | "ANALYZE" | "OPTIMIZE" | "REPAIR" => errors::commit_in_trigger(),
+            "PREPARE" | "EXECUTE" | "DEALLOCATE" => errors::refused_in_trigger("Dynamic SQL"),
+            "FLUSH" | "RESET" => errors::refused_in_trigger(verb),
+            "SHOW" | "EXPLAIN" | "DESCRIBE" | "DESC" | "CHECK" | "CHECKSUM" => errors::result_set_refused("a trigger"),
+            "LOCK" | "UNLOCK" => errors::refused_in_program("LOCK"),
+            "USE" => errors::refused_in_program("USE"),
+            "LOAD" => errors::refused_in_program("LOAD DATA"),
+            "CALL" | "GET" | "SAVEPOINT" | "RELEASE" | "KILL" | "HANDLER" | "XA" | "HELP" | "VALUES" | "FOR" => {
+                errors::unsupported(format!("{verb} in a trigger"))
+            }
+            _ => return Ok(unexpected(p)?),
+        };
+        Err(error.into())
+    }
+}
+
+/// The name of a user variable.
+fn user_variable(token: &TokenWithSpan) -> Option<String> {
+    let Token::DollarQuotedString(variable) = &token.token else { return None };
+    let name = variable.value.strip_prefix('@').filter(|name| !name.starts_with('@'))?;
+    Some(name.trim_matches(['`', '\'', '"']).to_owned())
+}
+
+/// The tokens that the parser has taken since it stood at `first`.
+fn tokens_between(p: &Parser, first: usize) -> Vec<TokenWithSpan> {
+    (first..p.index()).map(|index| p.token_at(index).clone()).collect()
+}

@@ -1,0 +1,177 @@
+//! The head of a definition: CREATE … TRIGGER up to the body.
+
+use sqlparser::{
+    parser::Parser,
+    tokenizer::{Token, TokenWithSpan},
+};
+use tidegate_rows::ServerError;
+
+use super::{
+    code::Code,
+    compile::{self, Kind, Reading, Wrong},
+    trigger::{Event, Timing},
+};
+use crate::{
+    dialect::{MySql, expect_word, identifier, is_word, skip, take_word, take_words, unexpected},
+    errors, lexer,
+    parse::{self, Span, TableName, account::Who},
+};
+
+/// CREATE TRIGGER.
+#[derive(Debug, Clone)]
+pub(crate) struct CreateTrigger {
+    pub(crate) or_replace: bool,
+    pub(crate) definer: Option<Who>,
+    pub(crate) head: Head,
+    /// From the word TRIGGER on.
+    pub(crate) text: String,
+}
+
+/// What stands in front of a trigger's body.
+#[derive(Debug, Clone)]
+pub(crate) struct Head {
+    pub(crate) if_not_exists: bool,
+    pub(crate) name: TableName,
+    pub(crate) timing: Timing,
+    pub(crate) event: Event,
+    pub(crate) table: TableName,
+    /// FOLLOWS or PRECEDES another one.
+    pub(crate) order: Option<Order>,
+    /// Where `ON table` stands.
+    pub(crate) on: Span,
+    /// Where the body begins.
+    pub(crate) body: usize,
+}
+
+/// The place of a trigger.
+#[derive(Debug, Clone)]
+pub(crate) struct Order {
+    pub(crate) follows: bool,
+    pub(crate) other: String,
+    /// Where this is said.
+    span: Span,
+}
+
+/// Whether tokens are those of a definition that is read here.
+pub(crate) fn begins(tokens: &[TokenWithSpan]) -> bool {
+    let mut words = tokens.iter();
+    if !words.next().is_some_and(|token| is_word(token, "CREATE")) {
+        return false;
+    }
+    // Behind the definer, which may have any name.
+    let kind =
+        |token: &TokenWithSpan| ["TRIGGER", "PROCEDURE", "FUNCTION", "EVENT"].iter().any(|word| is_word(token, word));
+    let other = |token: &TokenWithSpan| {
+        ["TABLE", "VIEW", "INDEX", "USER", "ROLE", "DATABASE", "SCHEMA"].iter().any(|word| is_word(token, word))
+    };
+    words.take(12).find(|token| kind(token) || other(token)).is_some_and(kind)
+}
+
+/// Reads a definition.
+///
+/// # Errors
+/// 1064 with the place; what a program must not hold; 1235 for programs of other kinds than triggers.
+pub(crate) fn parse(sql: &[u8], tokens: &[TokenWithSpan], reading: Reading) -> Result<CreateTrigger, ServerError> {
+    let dialect = MySql { pipes_as_concat: reading.pipes_as_concat, nested_joins: false };
+    let mut p = Parser::new(&dialect).with_recursion_limit(100).with_tokens_with_locations(tokens.to_vec());
+    let read = create(&mut p, sql, reading);
+    finish(read, &p, sql)
+}
+
+/// Reads a definition as a schema keeps it.
+///
+/// # Errors
+/// As [`parse`].
+pub(crate) fn read(text: &str, reading: Reading) -> Result<(Head, Code), ServerError> {
+    let text = format!("CREATE {text}");
+    crate::task::on_thread_stack(|| {
+        let tokens = lexer::tokens(text.as_bytes(), 0, reading.mode, lexer::Literals::Inline);
+        let tokens = tokens.map_err(|error| parse::near(text.as_bytes(), error.at))?.tokens;
+        let dialect = MySql { pipes_as_concat: reading.pipes_as_concat, nested_joins: false };
+        let mut p = Parser::new(&dialect).with_recursion_limit(100).with_tokens_with_locations(tokens);
+        p.advance_token();
+        let read = trigger(&mut p, text.as_bytes(), reading);
+        let (mut head, code) = finish(read, &p, text.as_bytes())?;
+        let before = "CREATE ".len();
+        (head.on, head.body) = ((head.on.0 - before, head.on.1 - before), head.body - before);
+        Ok((head, code))
+    })
+}
+
+/// What was read, if it is all there is.
+fn finish<T>(read: Result<T, Wrong>, p: &Parser, sql: &[u8]) -> Result<T, ServerError> {
+    let next = p.peek_token_ref();
+    match read {
+        Ok(read) if next.token == Token::EOF => Ok(read),
+        Ok(_) | Err(Wrong::Syntax) => Err(parse::near(sql, next.span.start.column as usize)),
+        Err(Wrong::Refused(error)) => Err(error),
+    }
+}
+
+fn create(p: &mut Parser, sql: &[u8], reading: Reading) -> Result<CreateTrigger, Wrong> {
+    expect_word(p, "CREATE")?;
+    let or_replace = take_words(p, &["OR", "REPLACE"]);
+    let mut definer = None;
+    if take_word(p, "DEFINER") {
+        skip(p, &Token::Eq);
+        definer = Some(parse::accounts::who(p)?);
+    }
+    if let Some(kind) =
+        ["PROCEDURE", "FUNCTION", "EVENT", "AGGREGATE"].iter().find(|kind| is_word(p.peek_token_ref(), kind))
+    {
+        return Err(errors::unsupported(format!("CREATE {kind}")).into());
+    }
+    let from = p.peek_token_ref().span.start.column as usize;
+    let (mut head, _) = trigger(p, sql, reading)?;
+    if or_replace && head.if_not_exists {
+        return Err(errors::wrong_usage("OR REPLACE", "IF NOT EXISTS").into());
+    }
+    let last = p.get_current_token();
+    let last = if last.token == Token::EOF { p.get_previous_token() } else { last };
+    let to = (last.span.end.column as usize).min(sql.len());
+    let text = |(from, to): Span| String::from_utf8_lossy(&sql[from..to]).into_owned();
+    // Its place is kept as a number: the trigger that the words name may go.
+    let (order_from, order_to) = head.order.as_ref().map_or((to, to), |order| order.span);
+    let text = text((from, order_from)) + &text((order_to, to));
+    (head.on, head.body) = ((head.on.0 - from, head.on.1 - from), head.body - from - (order_to - order_from));
+    Ok(CreateTrigger { or_replace, definer, head, text })
+}
+
+/// From the word TRIGGER on.
+fn trigger(p: &mut Parser, sql: &[u8], reading: Reading) -> Result<(Head, Code), Wrong> {
+    expect_word(p, "TRIGGER")?;
+    let if_not_exists = take_words(p, &["IF", "NOT", "EXISTS"]);
+    let name = parse::table_name(p)?;
+    let timing = if take_word(p, "BEFORE") {
+        Timing::Before
+    } else {
+        expect_word(p, "AFTER")?;
+        Timing::After
+    };
+    let events = [(Event::Insert, "INSERT"), (Event::Update, "UPDATE"), (Event::Delete, "DELETE")];
+    let Some((event, _)) = events.into_iter().find(|(_, word)| take_word(p, word)) else {
+        return Ok(unexpected(p)?);
+    };
+    let on = p.peek_token_ref().span.start.column as usize;
+    expect_word(p, "ON")?;
+    let table = parse::table_name(p)?;
+    let on = (on, p.get_current_token().span.end.column as usize);
+    for word in ["FOR", "EACH", "ROW"] {
+        expect_word(p, word)?;
+    }
+    let from = p.peek_token_ref().span.start.column as usize;
+    let follows = take_word(p, "FOLLOWS");
+    let order = if follows || take_word(p, "PRECEDES") {
+        let other = identifier(p)?.value;
+        Some(Order { follows, other, span: (from, p.get_current_token().span.end.column as usize) })
+    } else {
+        None
+    };
+    let body = p.peek_token_ref().span.start.column as usize;
+    let kind = Kind::Trigger {
+        changes_new: timing == Timing::Before && event != Event::Delete,
+        has_new: event != Event::Delete,
+    };
+    let code = compile::body(p, sql, kind, reading)?;
+    Ok((Head { if_not_exists, name, timing, event, table, order, on, body }, code))
+}

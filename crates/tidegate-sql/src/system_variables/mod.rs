@@ -1,0 +1,131 @@
+//! System variables: their names, first values and uses.
+
+pub(crate) mod mariadb;
+
+/// What may be done with a variable.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Read only.
+    Fixed,
+    /// Set for show: no result of this engine depends on it.
+    Free,
+    /// One value for all sessions, kept for show: SET GLOBAL.
+    Global,
+    /// Set with an effect, in `variables`.
+    Effective,
+}
+
+/// System variables: name, value at the start, use.
+#[rustfmt::skip]
+pub(crate) static SYSTEM: &[(&str, &str, Use)] = &[
+    ("auto_increment_increment", "1", Use::Effective), ("auto_increment_offset", "1", Use::Effective),
+    ("autocommit", "1", Use::Effective), ("big_tables", "0", Use::Free), ("character_set_client", "utf8mb4", Use::Effective),
+    ("character_set_connection", "utf8mb4", Use::Effective), ("character_set_database", "utf8mb4", Use::Free),
+    ("character_set_filesystem", "binary", Use::Free), ("character_set_results", "utf8mb4", Use::Effective),
+    ("character_set_server", "utf8mb4", Use::Free), ("character_set_system", "utf8mb3", Use::Fixed),
+    ("collation_connection", "utf8mb4_general_ci", Use::Effective), ("collation_database", "utf8mb4_general_ci", Use::Free),
+    ("collation_server", "utf8mb4_general_ci", Use::Free), ("completion_type", "NO_CHAIN", Use::Effective),
+    ("default_storage_engine", "InnoDB", Use::Free), ("note_verbosity", "basic", Use::Free), ("default_week_format", "0", Use::Fixed), ("div_precision_increment", "4", Use::Effective),
+    ("foreign_key_checks", "1", Use::Effective), ("group_concat_max_len", "1048576", Use::Effective), ("have_profiling", "NO", Use::Fixed),
+    ("hostname", "localhost", Use::Fixed), ("idle_readonly_transaction_timeout", "0", Use::Effective), ("idle_transaction_timeout", "0", Use::Effective),
+    ("idle_write_transaction_timeout", "0", Use::Effective), ("in_transaction", "0", Use::Fixed), ("init_connect", "", Use::Free), ("innodb_lock_wait_timeout", "50", Use::Effective), ("innodb_rollback_on_timeout", "0", Use::Fixed),
+    ("insert_id", "0", Use::Effective), ("interactive_timeout", "28800", Use::Free), ("last_insert_id", "0", Use::Fixed), ("license", "Apache-2.0 OR MIT", Use::Fixed),
+    ("lock_wait_timeout", "86400", Use::Free), ("long_query_time", "10.000000", Use::Free), ("lower_case_table_names", "0", Use::Fixed), ("max_allowed_packet", "1073741824", Use::Free),
+    ("max_connections", "100000", Use::Global), ("max_statement_time", "0.000000", Use::Effective), ("net_buffer_length", "16384", Use::Free),
+    ("net_read_timeout", "30", Use::Free), ("net_write_timeout", "60", Use::Free), ("optimizer_switch", "", Use::Free), ("performance_schema", "0", Use::Fixed),
+    ("port", "0", Use::Fixed), ("protocol_version", "10", Use::Fixed), ("query_cache_size", "0", Use::Global), ("query_cache_type", "OFF", Use::Free), ("read_only", "0", Use::Fixed),
+    ("socket", "", Use::Fixed), ("sql_auto_is_null", "0", Use::Fixed), ("sql_big_selects", "1", Use::Free), ("gtid_purged", "", Use::Free), ("sql_log_bin", "1", Use::Free), ("sql_mode", "", Use::Effective),
+    ("sql_notes", "1", Use::Free), ("sql_quote_show_create", "1", Use::Free), ("sql_safe_updates", "0", Use::Effective), ("sql_select_limit", "18446744073709551615", Use::Effective), ("sql_warnings", "0", Use::Free),
+    ("storage_engine", "InnoDB", Use::Free), ("system_time_zone", "SYSTEM", Use::Fixed), ("time_zone", "SYSTEM", Use::Effective), ("timestamp", "0", Use::Effective),
+    ("transaction_isolation", "REPEATABLE-READ", Use::Effective), ("transaction_read_only", "0", Use::Effective), ("tx_isolation", "REPEATABLE-READ", Use::Effective),
+    ("tx_read_only", "0", Use::Effective), ("unique_checks", "1", Use::Free), ("version", "", Use::Fixed), ("version_comment", "Tidegate embedded engine", Use::Fixed),
+    ("version_compile_machine", std::env::consts::ARCH, Use::Fixed), ("version_compile_os", std::env::consts::OS, Use::Fixed), ("wait_timeout", "28800", Use::Free), ("warning_count", "0", Use::Fixed), ("error_count", "0", Use::Fixed),
+];
+
+/// Variables of MariaDB that mean nothing here and that programs set all the same.
+#[rustfmt::skip]
+pub(crate) static MEANINGLESS: &[(&str, &str, Use)] = &[
+    ("connect_timeout", "10", Use::Global), ("event_scheduler", "OFF", Use::Global), ("expire_logs_days", "0.000000", Use::Global),
+    ("general_log", "0", Use::Global), ("innodb_buffer_pool_size", "134217728", Use::Global), ("innodb_file_per_table", "1", Use::Global),
+    ("innodb_flush_log_at_trx_commit", "1", Use::Global), ("innodb_stats_on_metadata", "0", Use::Global), ("key_buffer_size", "134217728", Use::Global),
+    ("local_infile", "1", Use::Global), ("log_bin_trust_function_creators", "0", Use::Global), ("log_output", "FILE", Use::Global),
+    ("max_connect_errors", "100", Use::Global), ("slow_query_log", "0", Use::Free), ("sync_binlog", "0", Use::Global),
+    ("table_open_cache", "2000", Use::Global), ("thread_cache_size", "151", Use::Global),
+    ("bulk_insert_buffer_size", "8388608", Use::Free), ("innodb_strict_mode", "1", Use::Free), ("join_buffer_size", "262144", Use::Free),
+    ("max_error_count", "64", Use::Free), ("max_heap_table_size", "16777216", Use::Free), ("max_join_size", "18446744073709551615", Use::Free),
+    ("max_sort_length", "1024", Use::Free), ("optimizer_search_depth", "62", Use::Free), ("profiling", "0", Use::Free),
+    ("read_buffer_size", "131072", Use::Free), ("read_rnd_buffer_size", "262144", Use::Free), ("sort_buffer_size", "2097152", Use::Free),
+    ("tmp_table_size", "16777216", Use::Free),
+];
+
+/// A variable by its name, in any case.
+pub(crate) fn find(name: &str) -> Option<&'static (&'static str, &'static str, Use)> {
+    let own = SYSTEM.iter().chain(MEANINGLESS).find(|(known, ..)| known.eq_ignore_ascii_case(name));
+    own.or_else(|| {
+        let name = name.to_ascii_lowercase();
+        mariadb::find(mariadb::SWITCHES, &name).or_else(|| mariadb::find(mariadb::OTHERS, &name))
+    })
+}
+
+/// Whether a variable is a number without a sign.
+pub(crate) fn is_unsigned(name: &str) -> bool {
+    find(name).is_some_and(|(_, first, _)| first.parse::<u64>().is_ok()) && !is_switch(name)
+}
+
+/// Whether a variable is a number with a fraction.
+pub(crate) fn is_real(name: &str) -> bool {
+    matches!(name, "expire_logs_days" | "long_query_time" | "max_statement_time" | "timestamp")
+        || mariadb::find(mariadb::OTHERS, name)
+            .is_some_and(|(_, first, _)| first.contains('.') && first.parse::<f64>().is_ok())
+}
+
+/// Whether each session has a value of its own and none begins with a common one.
+pub(crate) fn is_of_session(name: &str) -> bool {
+    matches!(
+        name,
+        "timestamp"
+            | "in_transaction"
+            | "insert_id"
+            | "last_insert_id"
+            | "sql_log_bin"
+            | "warning_count"
+            | "error_count"
+            | "gtid_purged"
+    )
+}
+
+/// Whether a variable is a switch, which SHOW VARIABLES shows as ON or OFF.
+pub(crate) fn is_switch(name: &str) -> bool {
+    matches!(
+        name,
+        "autocommit"
+            | "big_tables"
+            | "foreign_key_checks"
+            | "general_log"
+            | "innodb_file_per_table"
+            | "innodb_rollback_on_timeout"
+            | "innodb_stats_on_metadata"
+            | "innodb_strict_mode"
+            | "local_infile"
+            | "log_bin_trust_function_creators"
+            | "performance_schema"
+            | "profiling"
+            | "read_only"
+            | "slow_query_log"
+            | "sql_auto_is_null"
+            | "sql_big_selects"
+            | "sql_log_bin"
+            | "sql_notes"
+            | "sql_quote_show_create"
+            | "sql_safe_updates"
+            | "sql_warnings"
+            | "transaction_read_only"
+            | "tx_read_only"
+            | "unique_checks"
+    ) || mariadb::find(mariadb::SWITCHES, name).is_some()
+}
+
+/// Whether there is a system variable of a name.
+pub(crate) fn exists(name: &str) -> bool {
+    find(&name.to_ascii_lowercase()).is_some()
+}

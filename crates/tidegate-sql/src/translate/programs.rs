@@ -1,0 +1,457 @@
+//! Plans of the statements and expressions of stored programs.
+//!
+//! They are made together with the plan of the statement that may run the program, so that this knows all tables that it may
+//! reach. What a fragment of a program cannot do (a table that is not there, a column) is kept as its error: it counts when the
+//! fragment runs, if it does, and a handler may deal with it, as in MariaDB.
+
+use std::{
+    cell::{OnceCell, RefCell},
+    rc::Rc,
+    sync::Arc,
+};
+
+use tidegate_rows::ServerError;
+
+use super::{
+    Code as Text, Coercibility, Ex, Library, Session, Source, Translator, dml::Feed, plan::PlanKind, select::Wanted,
+    target_table::TargetTable, types::stored, variable_text,
+};
+use crate::{
+    accounts::{Access, Privileges},
+    catalog::{Table, TableState},
+    column::same_name,
+    env::Env,
+    errors,
+    lexer::Literals,
+    parse::{
+        self, Statement,
+        program::{
+            Event, Timing,
+            code::{Code, Fragment, FragmentKind},
+            trigger::Trigger,
+        },
+    },
+    schema::Schema,
+    sql_mode, task, temporary_name,
+    value::{Base, Rep, SqlType},
+};
+
+type Res<T> = Result<T, ServerError>;
+
+/// Fragments that the plan of one statement may hold, with those of triggers that its triggers fire.
+const FRAGMENTS_MAX: usize = 10_000;
+
+/// Triggers that fire each other; each level takes some kilobytes of the statement's stack.
+const DEPTH_MAX: usize = 32;
+
+/// What a name in a fragment may mean besides a column.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Names<'a> {
+    code: &'a Code,
+    scope: usize,
+    /// The table of NEW and OLD.
+    row: &'a Table,
+}
+
+/// A trigger with the plans of its body.
+#[derive(Debug)]
+pub(crate) struct Fired {
+    pub(crate) trigger: Arc<Trigger>,
+    pub(crate) code: Arc<Code>,
+    pub(crate) event: Event,
+    pub(crate) timing: Timing,
+    library: &'static Library,
+    /// What its definer may do; `None` for everything.
+    access: Option<Rc<Access>>,
+    plans: Box<[RefCell<Rc<Planned>>]>,
+    /// The tables that its statements write to.
+    targets: Box<[Rc<TargetTable>]>,
+    /// The tables that the statements around it use, which it must not change.
+    used: Rc<[Used]>,
+}
+
+/// A table in use, by its schema and number.
+type Used = (u64, i64);
+
+/// The plan of a fragment.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    pub(crate) kind: PlannedKind,
+    /// The user variables that it reads, as what it takes them.
+    variables: Vec<(String, SqlType)>,
+}
+
+#[derive(Debug)]
+pub(crate) enum PlannedKind {
+    Query(Feed),
+    Write(PlanKind),
+    Failed(ServerError),
+}
+
+/// What the plan of a statement depends on, with all the programs that it may run.
+pub(crate) struct Gathered {
+    home: Option<Arc<Schema>>,
+    attached: Vec<Arc<Schema>>,
+    catalogs: Vec<(Arc<Schema>, u64)>,
+    read_names: Vec<(String, String)>,
+    read_states: Vec<Arc<TableState>>,
+    serves_once: bool,
+    fragments: usize,
+}
+
+/// Triggers of a table that a plan writes to; none until they were looked up.
+pub(crate) type FiredCell = OnceCell<Box<[Fired]>>;
+
+impl Names<'_> {
+    /// Slots: those of local variables, then NEW, then OLD.
+    fn find(&self, parts: &[&str]) -> Option<Res<(usize, SqlType)>> {
+        match parts {
+            [name] => {
+                let slot = self.code.slot(self.scope, name)?;
+                Some(Ok((slot, self.code.type_of(slot).clone())))
+            }
+            [row, name] => {
+                let (shown, begin) = match () {
+                    () if row.eq_ignore_ascii_case("NEW") => ("NEW", new_slot(self.code, 0)),
+                    () if row.eq_ignore_ascii_case("OLD") => ("OLD", old_slot(self.code, self.row, 0)),
+                    () => return None,
+                };
+                let Some((position, column)) = self.row.column(name) else {
+                    return Some(Err(errors::unknown_column(name, shown)));
+                };
+                Some(Ok((begin + position, column.ty.clone())))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The slot of a column of NEW.
+pub(crate) fn new_slot(code: &Code, column: usize) -> usize {
+    code.variables.len() + column
+}
+
+/// The slot of a column of OLD.
+pub(crate) fn old_slot(code: &Code, table: &Table, column: usize) -> usize {
+    new_slot(code, table.columns.len()) + column
+}
+
+impl Translator<'_> {
+    /// What a name means to the program that is translated: a local variable, or a column of NEW or OLD.
+    ///
+    /// # Errors
+    /// 1054 for a column that is not there.
+    pub(crate) fn local(&mut self, parts: &[&str]) -> Res<Option<Ex>> {
+        let Some(found) = self.program.and_then(|names| names.find(parts)) else { return Ok(None) };
+        let (slot, ty) = found?;
+        let sql = self.bind(&Source::Local(slot), ty.rep(), None);
+        let is_text = ty.base.is_character() || ty.base.is_binary();
+        let coercibility = if is_text { Coercibility::Column } else { Coercibility::Number };
+        Ok(Some(Ex { code: Text::Sql(sql), coercibility, ..Ex::sql(String::new(), ty.stored()) }))
+    }
+
+    /// Plans what the triggers of the tables do that a plan writes to.
+    ///
+    /// # Errors
+    /// What cannot be read of them; 1449 for a definer that is gone; 1142 for one who may not use triggers.
+    pub(crate) fn plan_triggers(&mut self, kind: &PlanKind) -> Res<()> {
+        let targets = targets_of(kind);
+        if targets.is_empty() {
+            return Ok(());
+        }
+        let is_plain =
+            |to: &&Rc<TargetTable>| to.schema.catalog().is_ok_and(|all| all.triggers_of(to.table.id).is_empty());
+        if targets.iter().map(|(to, _)| to).all(is_plain) {
+            return Ok(());
+        }
+        let mut gathered = Gathered {
+            home: self.home.clone(),
+            attached: std::mem::take(&mut self.attached),
+            catalogs: std::mem::take(&mut self.catalogs),
+            read_names: std::mem::take(&mut self.read_names),
+            read_states: std::mem::take(&mut self.read_states),
+            serves_once: false,
+            fragments: 0,
+        };
+        let session = self.session;
+        let used = used_by(&session, &gathered.read_names, &targets);
+        let planned = plan_targets(session, &targets, &used, 0, &mut gathered);
+        self.attached = gathered.attached;
+        self.catalogs = gathered.catalogs;
+        self.read_names = gathered.read_names;
+        self.read_states = gathered.read_states;
+        if gathered.serves_once {
+            self.serves_once();
+        }
+        planned
+    }
+}
+
+/// The triggers of a table for all that may be done to its rows, for those who write without statements. Answers the schemas that
+/// they depend on.
+///
+/// # Errors
+/// As [`Translator::plan_triggers`].
+pub(crate) fn plan_table(
+    session: Session<'_>,
+    to: &Rc<TargetTable>,
+    version: u64,
+) -> Res<(Vec<Arc<Schema>>, Vec<(Arc<Schema>, u64)>)> {
+    let mut gathered = Gathered {
+        home: Some(Arc::clone(&to.schema)),
+        attached: Vec::new(),
+        catalogs: vec![(Arc::clone(&to.schema), version)],
+        read_names: Vec::new(),
+        read_states: Vec::new(),
+        serves_once: false,
+        fragments: 0,
+    };
+    let all: &[Event] = &[Event::Insert, Event::Update, Event::Delete];
+    plan_targets(session, &[(to, all)], &[(to.schema.id, to.table.id)].into(), 0, &mut gathered)?;
+    if gathered.serves_once {
+        return Err(errors::unsupported(format!(
+            "writing to {} past SQL, whose triggers read settings",
+            to.table.name
+        )));
+    }
+    Ok((gathered.attached, gathered.catalogs))
+}
+
+/// The tables that a plan writes to, and what for.
+fn targets_of(kind: &PlanKind) -> Vec<(&Rc<TargetTable>, &'static [Event])> {
+    match kind {
+        PlanKind::Select(_) => Vec::new(),
+        PlanKind::Insert(insert) => {
+            let events: &[Event] = match (insert.replace, insert.on_duplicate.is_some()) {
+                (true, _) => &[Event::Insert, Event::Delete],
+                (false, true) => &[Event::Insert, Event::Update],
+                (false, false) => &[Event::Insert],
+            };
+            vec![(&insert.to, events)]
+        }
+        PlanKind::Update(update) => update.targets.iter().map(|target| (&target.to, &[Event::Update][..])).collect(),
+        PlanKind::Delete(delete) => delete.targets.iter().map(|(of, _)| (of, &[Event::Delete][..])).collect(),
+    }
+}
+
+/// The tables that a statement uses.
+fn used_by(session: &Session<'_>, read: &[(String, String)], targets: &[(&Rc<TargetTable>, &[Event])]) -> Rc<[Used]> {
+    let number = |(schema, table): &(String, String)| {
+        let schema = session.schema_named(schema).ok()?;
+        let table = schema.catalog().ok()?.table(table)?.id;
+        Some((schema.id, table))
+    };
+    let written = targets.iter().map(|(to, _)| (to.schema.id, to.table.id));
+    written.chain(read.iter().filter_map(number)).collect()
+}
+
+fn plan_targets(
+    session: Session<'_>,
+    targets: &[(&Rc<TargetTable>, &[Event])],
+    used: &Rc<[Used]>,
+    depth: usize,
+    gathered: &mut Gathered,
+) -> Res<()> {
+    for (to, events) in targets {
+        if to.triggers.get().is_some() {
+            continue;
+        }
+        gathered.depend_on(&to.schema);
+        let catalog = to.schema.catalog()?;
+        let mut list = Vec::new();
+        for trigger in catalog.triggers_of(to.table.id) {
+            let (head, code) = trigger.read()?;
+            if !events.contains(&head.event) {
+                continue;
+            }
+            if depth >= DEPTH_MAX {
+                return Err(errors::unsupported("triggers that fire each other this deeply"));
+            }
+            let mut fired = Fired {
+                trigger: Arc::clone(trigger),
+                code: Arc::clone(code),
+                event: head.event,
+                timing: head.timing,
+                library: session.library,
+                access: access_of(&session, to, trigger)?,
+                plans: Box::default(),
+                targets: Box::default(),
+                used: Rc::clone(used),
+            };
+            let fragments = 0..code.fragments.len();
+            let plans = fragments.map(|index| fired.plan(session, to, &code.fragments[index], depth, gathered));
+            let plans = plans.collect::<Res<Vec<_>>>()?;
+            let writes = plans.iter().filter_map(|planned| match &planned.kind {
+                PlannedKind::Write(kind) => Some(kind.targets()),
+                _ => None,
+            });
+            fired.targets = writes.flatten().cloned().collect();
+            fired.plans = plans.into_iter().map(|planned| RefCell::new(Rc::new(planned))).collect();
+            list.push(fired);
+        }
+        // Nobody else has looked them up meanwhile.
+        let _ = to.triggers.set(list.into());
+    }
+    Ok(())
+}
+
+/// What the definer of a trigger may do.
+fn access_of(session: &Session<'_>, to: &TargetTable, trigger: &Trigger) -> Res<Option<Rc<Access>>> {
+    let Some(name) = &trigger.definer else { return Ok(None) };
+    let access = session.access_of(name)?;
+    if let Some(access) = &access {
+        access.want_on_table(&to.schema.name, &to.table.name, Privileges::TRIGGER)?;
+    }
+    Ok(access)
+}
+
+impl Gathered {
+    fn depend_on(&mut self, schema: &Arc<Schema>) {
+        if !self.catalogs.iter().any(|(known, _)| Arc::ptr_eq(known, schema)) {
+            self.catalogs.push((Arc::clone(schema), schema.version()));
+        }
+    }
+}
+
+impl Fired {
+    /// The tables that its statements write to, without those that triggers of these change in turn.
+    pub(crate) fn targets(&self) -> &[Rc<TargetTable>] {
+        &self.targets
+    }
+
+    /// The plan of a fragment, made anew if user variables have other types by now.
+    ///
+    /// # Errors
+    /// Those of making it.
+    pub(crate) fn planned(&self, to: &TargetTable, fragment: usize, env: &Env) -> Res<Rc<Planned>> {
+        let known = Rc::clone(&self.plans[fragment].borrow());
+        if known.variables.iter().all(|(name, ty)| variable_type(env, name) == *ty) {
+            return Ok(known);
+        }
+        let engine = env.engine().ok_or_else(|| errors::internal("a program without its engine"))?;
+        let mut gathered = Gathered {
+            home: Some(Arc::clone(&to.schema)),
+            attached: Vec::new(),
+            catalogs: Vec::new(),
+            read_names: Vec::new(),
+            read_states: Vec::new(),
+            serves_once: false,
+            fragments: 0,
+        };
+        let session = Session::new(&engine, self.library, Some(&to.schema), env);
+        let planned = Rc::new(self.plan(session, to, &self.code.fragments[fragment], 0, &mut gathered)?);
+        *self.plans[fragment].borrow_mut() = Rc::clone(&planned);
+        Ok(planned)
+    }
+
+    fn plan(
+        &self,
+        session: Session<'_>,
+        to: &TargetTable,
+        fragment: &Fragment,
+        depth: usize,
+        gathered: &mut Gathered,
+    ) -> Res<Planned> {
+        gathered.fragments += 1;
+        if gathered.fragments > FRAGMENTS_MAX {
+            return Err(errors::unsupported("triggers that fire this many others"));
+        }
+        if task::tick() {
+            return Err(errors::interrupted());
+        }
+        let mut session = session.within(Some(&to.schema));
+        session.inputs.sql_mode = self.trigger.sql_mode;
+        session.inputs.collation = self.trigger.collation;
+        session.inputs.select_limit = u64::MAX;
+        let concat = session.inputs.has(sql_mode::PIPES_AS_CONCAT);
+        let text = fragment.text.as_bytes();
+        let (statement, tokens) = parse::parse(text, 0, session.inputs.lex_mode(), concat, Literals::Inline)?;
+        let mut inner = Translator::new(session, text, &[], (&[], &[]), &tokens);
+        inner.access = self.access.clone();
+        inner.program = Some(Names { code: &self.code, scope: fragment.scope, row: &to.table });
+        // What a value is assigned to decides about its warnings.
+        inner.late = fragment.kind != FragmentKind::Query;
+        inner.home.clone_from(&gathered.home);
+        inner.attached = std::mem::take(&mut gathered.attached);
+        inner.catalogs = std::mem::take(&mut gathered.catalogs);
+        let kind = kind_of(&mut inner, &statement);
+        let read = std::mem::take(&mut inner.read_names);
+        let variables = std::mem::take(&mut inner.program_variables);
+        gathered.attached = std::mem::take(&mut inner.attached);
+        gathered.catalogs = std::mem::take(&mut inner.catalogs);
+        gathered.serves_once |= !inner.is_cacheable();
+        let kind = match kind {
+            Ok(PlannedKind::Write(kind)) => self.plan_write(session, kind, &read, depth, gathered)?,
+            Ok(kind) => kind,
+            Err(error) => PlannedKind::Failed(error),
+        };
+        gathered.read_names.extend(read);
+        gathered.read_states.append(&mut inner.read_states);
+        Ok(Planned { kind, variables })
+    }
+
+    /// A statement that writes, with the triggers that it fires in turn.
+    fn plan_write(
+        &self,
+        session: Session<'_>,
+        kind: PlanKind,
+        read: &[(String, String)],
+        depth: usize,
+        gathered: &mut Gathered,
+    ) -> Res<PlannedKind> {
+        let targets = targets_of(&kind);
+        let elsewhere = |to: &TargetTable| !gathered.home.as_ref().is_some_and(|home| Arc::ptr_eq(home, &to.schema));
+        if targets.iter().any(|(to, _)| elsewhere(to)) {
+            return Ok(PlannedKind::Failed(errors::unsupported("a trigger that writes to another schema")));
+        }
+        let in_use = |to: &TargetTable| self.used.contains(&(to.schema.id, to.table.id));
+        if let Some((to, _)) = targets.iter().find(|(to, _)| in_use(to)) {
+            let name = temporary_name::shown(&to.table.name);
+            return Ok(PlannedKind::Failed(errors::table_used_by_statement(name)));
+        }
+        let own = used_by(&session, read, &targets);
+        let used: Rc<[Used]> = self.used.iter().chain(own.iter()).copied().collect();
+        plan_targets(session, &targets, &used, depth + 1, gathered)?;
+        Ok(PlannedKind::Write(kind))
+    }
+}
+
+/// Translates a fragment.
+fn kind_of(inner: &mut Translator<'_>, statement: &Statement) -> Res<PlannedKind> {
+    let kind = match statement {
+        Statement::Query(query) => {
+            let rel = inner.query(query, None, Wanted::Any)?;
+            let outs = rel.columns.iter().map(|column| stored(&column.ex)).collect();
+            let binds = std::mem::take(&mut inner.binds);
+            PlannedKind::Query(Feed { sql: rel.sql.into(), binds, outs, walk: None })
+        }
+        Statement::Insert(insert) => PlannedKind::Write(PlanKind::Insert(inner.insert(insert)?)),
+        Statement::Update(update) => PlannedKind::Write(PlanKind::Update(inner.update(update)?)),
+        Statement::Delete(delete) => PlannedKind::Write(PlanKind::Delete(inner.delete(delete)?)),
+        _ => return Err(errors::unsupported("this statement in a trigger")),
+    };
+    inner.check_operations()?;
+    if inner.locks.found.is_some() {
+        return Err(errors::unsupported("FOR UPDATE and LOCK IN SHARE MODE in a trigger"));
+    }
+    if !inner.made_rows.is_empty() {
+        return Err(errors::unsupported("tables of information_schema in a trigger"));
+    }
+    Ok(kind)
+}
+
+/// The type of a user variable as fragments take it.
+pub(crate) fn variable_type(env: &Env, name: &str) -> SqlType {
+    let value = env.user_variable(name);
+    match value.ty.rep() {
+        _ if value.value.is_null() => SqlType::new(Base::Null),
+        Rep::Text => variable_text(value.ty.collation),
+        Rep::Blob => SqlType::new(Base::LongBlob),
+        _ => value.ty,
+    }
+}
+
+/// Whether tokens name a column of NEW or OLD, for what a definition must not say.
+pub(crate) fn is_row(word: &str) -> bool {
+    same_name(word, "NEW") || same_name(word, "OLD")
+}
