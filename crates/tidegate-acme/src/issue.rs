@@ -19,7 +19,8 @@ use tidegate_tls::{
 use crate::{
     http_challenge,
     issuer::Challenge,
-    order::{self, KeyType, Order},
+    key::{KeyError, KeyType},
+    order::{self, Order},
     patience::Later,
 };
 
@@ -44,9 +45,12 @@ pub(crate) enum IssueError {
     /// The authority does not offer the kind of certificate that is wanted.
     #[error("the issuer has no profile \"{0}\"")]
     Profile(String),
-    /// A key or a request for a certificate cannot be made.
+    /// A request for a certificate cannot be made.
     #[error("{0}")]
     Request(#[from] rcgen::Error),
+    /// A key cannot be made.
+    #[error("{0}")]
+    Key(#[from] KeyError),
     /// What came is no certificate for our key.
     #[error("what came is no certificate for our key: {0}")]
     Material(#[from] MaterialError),
@@ -120,11 +124,19 @@ pub(crate) async fn issue(order: &Order, account: &Account, replaced: &Material)
         prove(order, &mut under_way).await?;
     }
     let policy = RetryPolicy::new().timeout(DECISION_TIME_MAX);
-    let key = order.key_type().generate()?;
+    let key = make_key(order.key_type()).await?;
     let request = order::params(order.names())?.serialize_request(&key)?;
     under_way.finalize_csr(request.der()).await?;
     let chain = under_way.poll_certificate(&policy).await?;
     Ok(Material::of_pem(chain, key.serialize_pem())?)
+}
+
+/// A key, made by another thread: other orders go on meanwhile.
+async fn make_key(kind: KeyType) -> Result<KeyPair, IssueError> {
+    match tokio::task::spawn_blocking(move || kind.generate()).await {
+        Ok(made) => Ok(made?),
+        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+    }
 }
 
 async fn new_order(
@@ -206,7 +218,7 @@ async fn answer<'h>(authorization: &'h mut AuthorizationHandle<'h>, wanted: Chal
 }
 
 /// The certificate that proves a name by a handshake (RFC 8737, section 3).
-fn proof(name: &str, digest: &[u8]) -> Result<(rcgen::Certificate, KeyPair), rcgen::Error> {
+fn proof(name: &str, digest: &[u8]) -> Result<(rcgen::Certificate, KeyPair), KeyError> {
     let key = KeyType::P256.generate()?;
     let mut params = order::params(&[name.to_owned()])?;
     params.custom_extensions.push(CustomExtension::new_acme_identifier(digest));

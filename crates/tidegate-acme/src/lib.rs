@@ -8,7 +8,7 @@
 //!
 //! In reading order:
 //!
-//! - [`order`]: names, type of key, the certificate of the moment
+//! - [`order`]: names, type of key, the certificate of the moment; [`key`]: keys of certificates
 //! - [`issuer`]: an authority, and our account there
 //! - `keeper`: the thread; when a certificate is to be renewed, and when to try again
 //! - `issue`: one conversation with an authority, from the order to the certificate
@@ -25,10 +25,12 @@ pub mod http_challenge;
 mod issue;
 pub mod issuer;
 mod keeper;
+pub mod key;
 pub mod order;
 mod patience;
 mod store;
 
 pub use issuer::Issuer;
 pub use keeper::keep;
+pub use key::KeyType;
 pub use order::Order;

@@ -10,33 +10,16 @@ use std::{
     },
 };
 
-use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384};
+use rcgen::{CertificateParams, DistinguishedName, DnType};
 use sha2::{Digest as _, Sha256};
 use tidegate_net::log::{Level, note};
 use tidegate_tls::managed::{Managed, Material};
 
 use crate::{
     issuer::{Issuer, Settings},
+    key::{KeyError, KeyType},
     store,
 };
-
-/// Type of a certificate's key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum KeyType {
-    /// ECDSA on P-256.
-    P256,
-    /// ECDSA on P-384.
-    P384,
-}
-
-impl KeyType {
-    pub(crate) fn generate(self) -> Result<KeyPair, rcgen::Error> {
-        KeyPair::generate_for(match self {
-            KeyType::P256 => &PKCS_ECDSA_P256_SHA256,
-            KeyType::P384 => &PKCS_ECDSA_P384_SHA384,
-        })
-    }
-}
 
 /// A certificate that is kept up to date.
 #[derive(Debug)]
@@ -62,7 +45,7 @@ impl Order {
     ///
     /// # Errors
     /// A name is none that a certificate could have.
-    pub fn shared(issuer: &Arc<Issuer>, names: &[String], key_type: KeyType) -> Result<Arc<Self>, rcgen::Error> {
+    pub fn shared(issuer: &Arc<Issuer>, names: &[String], key_type: KeyType) -> Result<Arc<Self>, KeyError> {
         static KNOWN: Mutex<Vec<Weak<Order>>> = Mutex::new(Vec::new());
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|order| order.strong_count() > 0);
@@ -115,10 +98,7 @@ impl Order {
     /// Name of the file: the first name for people, and what tells it from all others.
     pub(crate) fn file_name(&self) -> String {
         let mut hash = Sha256::new();
-        hash.update(match self.key_type {
-            KeyType::P256 => "ecdsa:256",
-            KeyType::P384 => "ecdsa:384",
-        });
+        hash.update(self.key_type.name());
         // Issuers may share a directory, and differ in what they give for the same names.
         let Settings { uri, profile, .. } = self.issuer.settings();
         let profile = profile.as_ref().map(|(profile, _)| profile.as_str());
@@ -183,7 +163,7 @@ pub(crate) fn params(names: &[String]) -> Result<CertificateParams, rcgen::Error
 }
 
 /// A certificate that nobody trusts, so that handshakes come to an end until there is another.
-fn provisional(names: &[String]) -> Result<Material, rcgen::Error> {
+fn provisional(names: &[String]) -> Result<Material, KeyError> {
     let key = KeyType::P256.generate()?;
     let mut params = params(names)?;
     params.distinguished_name.push(DnType::CommonName, "provisional certificate");

@@ -13,7 +13,7 @@
 //! - [`phase`]: how handlers are called; [`special_response`]: error pages; `panics`; [`subrequest`], [`postpone`], `end_work`
 //! - [`static_files`]: from a path to an open file
 //! - [`client`], `write_head`, `transfer`, `output_queue`: how a request speaks to its client
-//! - [`connection`], [`http1`], [`http2`], [`http2_settings`], [`keepalive`], [`ssl`]: connections of clients; [`worker`]: who serves them
+//! - [`connection`], [`http1`], [`http2`], [`http2_settings`], [`keepalive`], [`ssl`]: connections of clients; [`worker`]: who serves them, `waiting`
 //! - [`resolver`]: which name servers are asked
 //! - [`cache`]: responses on disk; `spool`: bytes on their way to a file
 //! - [`upstream`]: talking to other servers for a request
@@ -70,6 +70,7 @@ mod transfer;
 pub mod upstream;
 pub mod variable;
 pub mod variables;
+mod waiting;
 pub mod worker;
 mod write_head;
 

@@ -381,6 +381,10 @@ impl Request {
     pub fn config_server(&self) -> &crate::conf::Server {
         &self.conf().servers[self.server.get().0 as usize]
     }
+    /// The number of its server.
+    pub(crate) fn server_id(&self) -> ServerId {
+        self.server.get()
+    }
     /// Chooses a server; its level applies.
     pub fn set_server(&self, server: ServerId) {
         self.server.set(server);

@@ -69,7 +69,9 @@ impl Request {
     fn to_error_page(self: &Rc<Self>, status: u16, set_before: u16) -> Option<Step> {
         let conf = self.level().conf_arc(&crate::http_core::MODULE);
         let page = conf.error_pages.iter().find(|page| page.statuses.contains(&status))?;
-        if let Some(answer) = page.answer {
+        // Codes that only exist inside the server are none for a client. Source: nginx, `ngx_http_core_error_page`.
+        let of_server = (494..=497).contains(&status).then_some(400);
+        if let Some(answer) = page.answer.or(of_server) {
             self.flags().err_status.set(answer);
             self.response.borrow_mut().status = if answer == 0 { set_before } else { answer };
         }

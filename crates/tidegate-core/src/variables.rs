@@ -230,7 +230,11 @@ fn request_body_file(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
 }
 
 fn status(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
-    let status = req.response.borrow().status;
+    // In an error page's text it is the status that the page is for. Source: nginx, `ngx_http_variable_status`.
+    let status = match req.flags().err_status.get() {
+        0 => req.response.borrow().status,
+        status => status,
+    };
     match status {
         0 if req.head.borrow().version < (1, 0) => put(out, b"009"),
         0 => put(out, b"000"),

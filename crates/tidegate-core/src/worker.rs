@@ -10,7 +10,7 @@ use tidegate_net::{
 };
 use tidegate_reuse::Pool;
 
-use crate::{conf::Config, connection::Connection, http1::HttpPort, request::Request};
+use crate::{conf::Config, connection::Connection, http1::HttpPort, request::Request, waiting};
 
 /// Requests that a worker keeps for reuse.
 const SPARES_MAX: usize = 256;
@@ -93,6 +93,9 @@ impl Application for Site {
     }
 
     fn end(&self, end: WorkerEnd) -> Pin<Box<dyn Future<Output = ()> + '_>> {
+        if end == WorkerEnd::Cut {
+            waiting::log_all();
+        }
         Box::pin(self.config.exit_worker(end))
     }
 }

@@ -40,6 +40,8 @@ pub struct Settings {
 pub enum WorkerEnd {
     /// Its requests have ended.
     Finished,
+    /// It had no more time for the requests that are left.
+    Cut,
     /// It is stopped, whatever it does.
     Stopped,
 }

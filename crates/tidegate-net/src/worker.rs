@@ -288,7 +288,7 @@ pub async fn run(start: WorkerStart, application: impl Application) -> Result<()
             () = worker.changed.notified() => {}
             command = control.recv() => match command {
                 // What waits is over with the worker; nothing has been accepted.
-                Some(Control::Quit | Control::Stop) | None => {
+                Some(Control::Quit | Control::Cut | Control::Stop) | None => {
                     application.end(WorkerEnd::Stopped).await;
                     return Ok(());
                 }
@@ -312,6 +312,11 @@ pub async fn run(start: WorkerStart, application: impl Application) -> Result<()
                     worker.quit();
                 }
                 Some(Control::Quit) => {}
+                Some(Control::Cut) => {
+                    worker.drop_all_parked();
+                    application.end(WorkerEnd::Cut).await;
+                    return Ok(());
+                }
                 Some(Control::Stop) | None => {
                     worker.drop_all_parked();
                     application.end(WorkerEnd::Stopped).await;

@@ -39,7 +39,8 @@ impl Reason {
     const MISSING_SIGALGS: Self = Self(112, "missing sigalgs extension");
     const NO_APPLICATION_PROTOCOL: Self = Self(235, "no application protocol");
     const NO_KEY_SHARE: Self = Self(101, "no suitable key share");
-    const NO_SHARED_CIPHER: Self = Self(193, "no shared cipher");
+    /// There is no certificate, and so no suite that could be spoken.
+    pub const NO_SHARED_CIPHER: Self = Self(193, "no shared cipher");
     const NO_SIGNATURE_ALGORITHM: Self = Self(118, "no suitable signature algorithm");
     const TOO_LONG: Self = Self(198, "packet length too long");
     const TOO_MUCH_EARLY_DATA: Self = Self(164, "too much early data");

@@ -7,7 +7,7 @@
 //! - [`verify`]: whether a chain of certificates is trusted, and OpenSSL's words for why it is not
 //! - [`client`]: how we speak TLS to servers: one configuration of rustls for each set of options
 //! - [`client_sessions`]: sessions that whoever has made them keeps; [`failure`]: OpenSSL's words for handshakes that fail
-//! - [`server`]: certificates of clients; [`tickets`]: what sessions are resumed by; [`describe`]: what certificates say
+//! - [`server`]: certificates of clients; [`tickets`]: what sessions are resumed by; [`bound`]: where; [`describe`]: what certificates say
 //! - [`managed`]: certificates that change while the server runs; [`alpn_challenge`]: proofs that a name is ours
 //! - [`ocsp`]: the status of a certificate
 //! - [`hello`]: a client's first message; [`sessions`]: sessions that somebody else keeps
@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod alpn_challenge;
+pub mod bound;
 mod chain;
 pub mod ciphers;
 pub mod client;

@@ -168,6 +168,46 @@ fn names_and_addresses_are_proved_by_handshakes() {
     site.quit();
 }
 
+#[test]
+fn keys_are_of_the_kind_that_is_asked_for() {
+    let (mut site, port) = (Site::new("", ""), free_port());
+    let mut pebble = Pebble::new(&site, free_port(), port);
+    let server = |name: &str, key: &str| {
+        format!(
+            "server {{ listen 127.0.0.1:{port} ssl; server_name {name}; acme_certificate test key={key}; return 200 ok;\n\
+             ssl_certificate $acme_certificate; ssl_certificate_key $acme_certificate_key; }}\n"
+        )
+    };
+    let conf = |last: &str| {
+        let issuer = issuer(&pebble, "challenge tls-alpn-01;");
+        let servers = [server("eight.test", "rsa"), server("nine.test", "rsa:3072"), server("ten.test", last)].concat();
+        format!("{TELLING} http {{ {issuer} server {{ listen 127.0.0.1:{}; return 200 ok; }} {servers} }}", site.port)
+    };
+    site.write_conf(&conf("ecdsa:521"));
+    let refused = String::from_utf8(site.run(&["-t"]).stderr).expect("text");
+    assert!(refused.contains("keys of type \"ecdsa:521\" cannot be made"), "{refused}");
+    site.write_conf(&conf("ecdsa"));
+    pebble.start();
+    site.start();
+    // rsaEncryption (RFC 8017, A.1), with the modulus behind it: its size and a zero, since its first bit is set.
+    let rsa = |bytes: u16| {
+        let [high, low] = (bytes + 1).to_be_bytes();
+        let modulus = [0x02, 0x82, high, low, 0];
+        move |certificate: &[u8]| {
+            certificate.windows(9).any(|part| part == b"\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01")
+                && certificate.windows(5).any(|part| part == modulus)
+        }
+    };
+    for (name, expected) in [("eight.test", Some(256)), ("nine.test", Some(384)), ("ten.test", None)] {
+        wait_for_certificate(&site, port, name, 1);
+        let stream = any_server(port, name);
+        let certificate = &stream.conn.peer_certificates().expect("a certificate")[0];
+        let found = [256, 384].into_iter().find(|bytes| rsa(*bytes)(certificate));
+        assert_eq!(found, expected, "{name}");
+    }
+    site.quit();
+}
+
 /// What `tidegate certificates` prints.
 #[track_caller]
 fn certificates(site: &Site) -> String {

@@ -461,8 +461,41 @@ fn floods_end_the_connection() {
     let mut client = Client::new(site.port);
     client.send(kind::HEADERS, 0, 1, b"\x82");
     assert_eq!(flood(&mut client, &repeat(kind::CONTINUATION, 0, 1, b"")), calm);
+    // Streams for which there is no place.
+    let mut client = Client::with_settings(site.port, &[NO_WINDOW]);
+    let streams: Vec<u8> = (0..1000).flat_map(|number| head(2 * number + 1, "GET", "/big", &[], true)).collect();
+    assert!(client.try_send(&streams));
+    assert_eq!(client.goaway(), calm);
     check_unharmed(&site);
     site.quit();
+}
+
+#[test]
+fn trailers_of_requests_are_read_and_dropped() {
+    let mut site = site();
+    let mut client = Client::new(site.port);
+    client.send_bytes(&head(1, "POST", "/echo", &[], false));
+    client.send(kind::DATA, 0, 1, b"body");
+    client.send(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, b"\x00\x05x-sum\x0242");
+    assert_eq!(client.answer(1).text(), "body");
+    check_unharmed(&site);
+    site.quit();
+}
+
+#[test]
+fn requests_that_a_limited_end_cuts_are_logged() {
+    let mut site = Site::new("worker_shutdown_timeout 100ms;", LOCATIONS);
+    site.start();
+    let mut client = Client::new(site.port);
+    client.get(1, "/hangs");
+    let mut other = support::connect(site.port).expect("the server accepts");
+    std::io::Write::write_all(&mut other, b"GET /hangs HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
+    support::eventually("both hang", || (site.log().matches("hanging").count() == 2).then_some(()));
+    site.quit();
+    let access = std::fs::read_to_string(site.dir.join("logs/access.log")).expect("a log");
+    for line in ["\"GET /hangs HTTP/2.0\" 000 0 ", "\"GET /hangs HTTP/1.1\" 000 0 "] {
+        assert_eq!(access.matches(line).count(), 1, "{access}");
+    }
 }
 
 #[test]
@@ -529,16 +562,28 @@ fn answers_that_nobody_reads_are_bounded() {
 #[test]
 fn heads_that_expand_are_bounded() {
     let mut site = site();
+    // One field of four thousand bytes goes into the table, then is named so many times.
+    let bomb = |times: usize| {
+        let mut block = b"\x82\x86\x84\x41\x09localhost\x40\x01x\x7f\xa1\x1e".to_vec();
+        block.extend(std::iter::repeat_n(b'y', 4000));
+        block.extend(std::iter::repeat_n(0xbe, times));
+        block
+    };
+    const WHOLE: u8 = flag::END_HEADERS | flag::END_STREAM;
     let mut client = Client::new(site.port);
-    // One field of four thousand bytes goes into the table, then is named three thousand times.
-    let mut block = b"\x82\x86\x84\x41\x09localhost\x40\x01x\x7f\xa1\x1e".to_vec();
-    block.extend(std::iter::repeat_n(b'y', 4000));
-    block.extend(std::iter::repeat_n(0xbe, 3000));
-    client.send(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, &block);
+    client.send(kind::HEADERS, WHOLE, 1, &bomb(20));
     let answer = client.answer(1);
     assert!(answer.head.starts_with(":status: 400\n"), "{answer:?}");
     client.get(3, "/");
     assert_eq!(client.answer(3).text(), "ok");
+    // Much more than a head may be ends the connection, wherever it stands.
+    client.send(kind::HEADERS, WHOLE, 5, &bomb(3000));
+    assert_eq!(client.goaway(), ErrorCode::EnhanceYourCalm as u32);
+    let mut client = Client::new(site.port);
+    client.send_bytes(&head(1, "POST", "/hangs", &[], false));
+    client.send(kind::HEADERS, WHOLE, 1, &bomb(3000));
+    assert_eq!(client.goaway(), ErrorCode::EnhanceYourCalm as u32);
+    go(&site);
     check_unharmed(&site);
     site.quit();
 }

@@ -232,6 +232,12 @@ fn plain_text_at_the_port_of_tls() {
         "{answer}"
     );
     site.quit();
+    // A code of the server's own is none for a client.
+    let (mut site, _, port) = secure_site("error_page 497 /page; location = /page { return 200 'page $status'; }");
+    site.start();
+    let answer = support::get(port, "/").expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.ends_with("page 400"), "{answer}");
+    site.quit();
     let (mut site, _, port) = secure_site("");
     site.start();
     let answer = support::get(port, "/").expect("an answer");

@@ -362,3 +362,24 @@ fn what_a_client_says_with_the_end_of_its_handshake_counts() {
     }
     site.quit();
 }
+
+#[test]
+fn who_was_not_asked_for_a_certificate_is_asked_when_the_rules_change() {
+    for version in [&TLS12, &TLS13] {
+        let mut gate = Gate::start("");
+        let anna = gate.client(&identity(&gate.clients, "anna"), &[version]);
+        let ask = |client| gate.ask(client, "off.test", "off.test");
+        assert_eq!(ask(&anna), "200 NONE|||.");
+        assert_eq!(ask(&anna), "200 NONE|||r");
+        let conf = std::fs::read_to_string(gate.site.dir.join("conf/nginx.conf")).expect("written before");
+        let rules = "off.test.key; ssl_verify_client on; ssl_client_certificate clients.pem;";
+        gate.site.write_conf(&conf.replace("off.test.key;", rules));
+        gate.site.signal(nix::sys::signal::Signal::SIGHUP);
+        let nobody = gate.client(&None, &[version]);
+        support::eventually("the rules are new", || ask(&nobody).starts_with("403 496").then_some(()));
+        let dn = "CN=anna,O=Tide\\, Inc|CN=clients";
+        assert_eq!(ask(&anna), format!("200 SUCCESS|{dn}|."));
+        assert_eq!(ask(&anna), format!("200 SUCCESS|{dn}|r"));
+        gate.site.quit();
+    }
+}

@@ -172,7 +172,17 @@ GET /d
 ~~~
 c
 
-=== TEST 16: $status in the text of a named location
+=== TEST 16: $status in the text of a page is the status that the page is for
+--- config
+location / { error_page 403 @n; deny all; }
+location @n { return 200 "$status\n"; }
+--- request
+GET /
+--- error_code: 403
+--- response_body
+403
+
+=== TEST 17: $status in the text of a page whose own status counts
 --- config
 location / { error_page 403 = @n; deny all; }
 location @n { return 200 "$status\n"; }

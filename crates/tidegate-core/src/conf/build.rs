@@ -14,7 +14,6 @@ use crate::{
     regex::Regex,
     registry::Registry,
     server_name::ServerNames,
-    ssl,
     template::{Part, Template},
     variable::{VariableId, Variables},
 };
@@ -349,15 +348,13 @@ impl<'a> Build<'a> {
             return None;
         }
         let (registry, prefix, http) = (self.registry, self.prefix.clone(), self.http);
-        let mut servers = self.finish_servers();
+        let servers = self.finish_servers();
         let drafts = std::mem::take(&mut self.levels);
         let levels = inherit_levels(registry, drafts, self.diagnostics);
-        ssl::load(&mut servers, &levels, &listens, &self.conf_dir, self.diagnostics);
         if self.diagnostics.has_errors() {
             return None;
         }
         Some(Config {
-            has_handshake_scripts: ssl::has_scripts(&servers, &levels),
             levels,
             http,
             servers,
@@ -405,7 +402,7 @@ impl<'a> Build<'a> {
                 .map(|location| (location.text.clone(), location.level))
                 .collect();
             let name = self.server_names[index].first().map(|(name, _)| shown_name(name)).unwrap_or_default();
-            servers.push(Server { level, name, named, tls: None });
+            servers.push(Server { level, name, named });
         }
         servers
     }

@@ -22,7 +22,6 @@ use crate::{
     module::{AnyConf, Checked, Context, Module, WorkerEnd},
     phase::Program,
     server_name::ServerNames,
-    ssl::ServerTls,
     variable::Variables,
 };
 
@@ -74,8 +73,6 @@ pub(crate) struct CoreConfs {
     pub(crate) http2: Arc<crate::http2_settings::Conf>,
     pub(crate) keepalive: Arc<crate::keepalive::Conf>,
     pub(crate) limit_rate: Arc<crate::limit_rate::Conf>,
-    pub(crate) files: Arc<crate::static_files::Conf>,
-    pub(crate) types: Arc<crate::static_files::types::Conf>,
 }
 
 impl CoreConfs {
@@ -85,8 +82,6 @@ impl CoreConfs {
             http2: typed(confs, &crate::http2_settings::MODULE),
             keepalive: typed(confs, &crate::keepalive::MODULE),
             limit_rate: typed(confs, &crate::limit_rate::MODULE),
-            files: typed(confs, &crate::static_files::MODULE),
-            types: typed(confs, &crate::static_files::types::MODULE),
         }
     }
 }
@@ -115,8 +110,6 @@ pub struct Server {
     pub name: BString,
     /// Its named locations, by name with the `@`.
     pub named: HashMap<BString, LevelId>,
-    /// What its certificates and protocols come to, where it has any.
-    pub tls: Option<Arc<ServerTls>>,
 }
 
 /// An address with the servers that listen on it.
@@ -183,8 +176,6 @@ pub struct Config {
     pub sources: tidegate_conf::SourceMap,
     /// Warnings and notices that came up, in nginx's one-line form.
     pub warnings: Vec<(tidegate_conf::Level, String)>,
-    /// Code runs in handshakes with clients.
-    pub(crate) has_handshake_scripts: bool,
     registry: &'static crate::registry::Registry,
 }
 

@@ -45,7 +45,7 @@ pub(super) async fn shake_hands(conn: &Rc<Connection>, worker: &Worker) -> bool 
     }
     let _reading = worker.reading();
     let timeout_ms = conn.config().default_http(conn.port).client_header_timeout_ms();
-    if conn.config().has_handshake_scripts {
+    if conn.config().has_handshake_scripts() {
         stream.keep_hello();
     }
     // The outcome of the handshake is one thing, that of the wait another.
@@ -62,7 +62,7 @@ pub(super) async fn shake_hands(conn: &Rc<Connection>, worker: &Worker) -> bool 
         conn.mark_broken();
         return false;
     }
-    let served = if conn.config().has_handshake_scripts {
+    let served = if conn.config().has_handshake_scripts() {
         // Boxed, since most handshakes have no scripts.
         Box::pin(serve_with_scripts(conn, stream, timeout_ms)).await
     } else {
@@ -125,6 +125,11 @@ async fn serve_with_scripts(conn: &Rc<Connection>, stream: &TlsStream, timeout_m
         let _ = wait_for(&handshake, script, timeout_ms).await?;
     }
     demand(&handshake, tls.scripts.certificate.as_ref(), stream, timeout_ms, Reason::CERT_CB_ERROR).await?;
+    if handshake.shows_nothing() {
+        say_refused(conn, Reason::NO_SHARED_CIPHER);
+        stream.refuse_all();
+        return None;
+    }
     let base = config_of(conn, facts.server, tls).await;
     let settings = match base.and_then(|base| handshake.settings(tls, base)) {
         Ok(settings) => settings,
@@ -192,10 +197,14 @@ async fn demand(
 }
 
 fn refuse(conn: &Connection, stream: &TlsStream, failure: Reason) -> Option<()> {
-    let message = format_args!("SSL_do_handshake() failed (SSL: {failure}) while SSL handshaking");
-    write_for_connection(conn, Level::Info, message);
+    say_refused(conn, failure);
     stream.refuse();
     None
+}
+
+fn say_refused(conn: &Connection, failure: Reason) {
+    let message = format_args!("SSL_do_handshake() failed (SSL: {failure}) while SSL handshaking");
+    write_for_connection(conn, Level::Info, message);
 }
 
 /// Runs a script to its end; `None` when the connection ends before that.
@@ -306,7 +315,7 @@ async fn config_of(conn: &Rc<Connection>, server: ServerId, tls: &ServerTls) -> 
 fn settings_for<'c>(conn: &'c Connection, hello: &ClientHello<'_>) -> Option<(ServerId, &'c ServerTls)> {
     let config = conn.config();
     let listen = &config.listens[conn.port];
-    let settings = |server: ServerId| Some((server, &**config.servers[server.0 as usize].tls.as_ref()?));
+    let settings = |server: ServerId| Some((server, &**config.tls_of(server)?));
     let named = hello.server_name().and_then(|name| listen.names.find(name.as_bytes()));
     let of_name = named.and_then(|(server, _)| settings(server));
     of_name.or_else(|| settings(listen.default)).filter(|(_, tls)| !tls.rejects)
@@ -314,7 +323,7 @@ fn settings_for<'c>(conn: &'c Connection, hello: &ClientHello<'_>) -> Option<(Se
 
 /// Verifies what the client has shown, once for all requests of the connection; `None` when that ends before.
 async fn remember(conn: &Rc<Connection>, mut facts: Facts, timeout_ms: u64) -> Option<()> {
-    let tls = conn.config().servers[facts.server.0 as usize].tls.as_deref();
+    let tls = conn.config().tls_of(facts.server).map(|tls| &**tls);
     let inquiry = tls.and_then(|tls| tls.inquiry.as_ref());
     if let Some(rules) = facts.rules.as_ref().or_else(|| tls?.client.as_ref()) {
         facts.verified = match inquiry {

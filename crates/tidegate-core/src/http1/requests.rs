@@ -26,6 +26,7 @@ use crate::{
     panics::{panic_text, report_panic},
     phase::{self, LocalFuture, Ready},
     request::Request,
+    waiting::Waiting,
     worker::Worker,
 };
 
@@ -205,6 +206,7 @@ async fn run(conn: &Rc<Connection>, req: &Rc<Request>, start: impl FnOnce(&Rc<Re
 /// Polls a waiting request; meanwhile output that was flushed goes out. `owes`: so do answers to earlier requests, which
 /// are not to wait with this one.
 async fn drive(conn: &Rc<Connection>, req: &Rc<Request>, mut future: LocalFuture<()>, mut owes: bool) {
+    let _waiting = Waiting::begin(req);
     // Runs while `limit_rate` wants a pause.
     let mut pause: Option<Pin<Box<tokio::time::Sleep>>> = None;
     let mut has_waited = false;

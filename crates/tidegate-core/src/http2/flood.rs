@@ -15,15 +15,25 @@ const OVERHEAD_FACTOR: u64 = 8;
 /// Requests that a client may take back ahead of those that it lets be answered.
 const RESETS_MAX: u32 = 256;
 
+/// Streams beyond those that it may have at a time, which a client may open ahead of those that it lets be answered; as many as it may have, if that
+/// is more. Source: nginx, `ngx_http_v2_state_headers`, "client sent too many refused streams".
+const REFUSALS_MAX: usize = 100;
+
 /// What a connection has brought so far.
 #[derive(Debug, Default)]
 pub(super) struct Flood {
     total_bytes: u64,
     content_bytes: u64,
     resets: u32,
+    refusals: usize,
+    refusals_max: usize,
 }
 
 impl Flood {
+    /// Of a connection that may have so many streams at a time.
+    pub(super) fn new(streams_max: usize) -> Self {
+        Flood { refusals_max: streams_max.max(REFUSALS_MAX), ..Flood::default() }
+    }
     /// Counts a frame; `content_bytes` of it are of a request.
     pub(super) fn count_frame(&mut self, payload_bytes: usize, content_bytes: usize) {
         self.total_bytes += (HEADER_BYTES + payload_bytes) as u64;
@@ -36,11 +46,19 @@ impl Flood {
     /// Counts a request that was answered.
     pub(super) fn count_answer(&mut self) {
         self.resets = self.resets.saturating_sub(1);
+        self.refusals = self.refusals.saturating_sub(1);
+    }
+    /// Counts a stream that there was no place for.
+    pub(super) fn count_refusal(&mut self) {
+        self.refusals += 1;
     }
     /// Why it is too much.
     pub(super) fn verdict(&self) -> Option<&'static str> {
         if self.total_bytes / OVERHEAD_FACTOR > self.content_bytes + OVERHEAD_BYTES {
             return Some("http2 flood detected");
+        }
+        if self.refusals > self.refusals_max {
+            return Some("client sent too many refused streams");
         }
         (self.resets > RESETS_MAX).then_some("client resets too many requests")
     }
@@ -59,11 +77,26 @@ mod tests {
         });
         // Nine bytes each, of which an eighth is let through.
         assert_eq!(frames, Some((OVERHEAD_BYTES + 1) * OVERHEAD_FACTOR / 9 + 1));
-        let mut fair = Flood::default();
+        let mut fair = Flood::new(1);
         for _ in 0..2_000_000 {
             fair.count_frame(20, 20);
         }
         assert_eq!(fair.verdict(), None);
+    }
+
+    #[test]
+    fn refusals_end() {
+        for (streams_max, expected) in [(1, REFUSALS_MAX), (128, 128)] {
+            let mut flood = Flood::new(streams_max);
+            flood.count_refusal();
+            flood.count_answer();
+            for _ in 0..expected {
+                flood.count_refusal();
+                assert_eq!(flood.verdict(), None);
+            }
+            flood.count_refusal();
+            assert!(flood.verdict().is_some());
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
 
 use tidegate_http::{
     HeadLimits,
-    hpack::Decoder,
+    hpack::{BadBlock, Decoder},
     http2::{
         ErrorCode, FRAME_BYTES_MAX, FrameHeader, HEADER_BYTES, PREFACE, WINDOW_BYTES_MAX, flag,
         head::{HeadText, check_field},
@@ -42,6 +42,13 @@ struct Block {
 /// Frames of one block: more than any block takes that fits the limits.
 const BLOCK_FRAMES_MAX: u32 = 64;
 
+/// The fields of a block may come to so many times what a head may have: whose head is too long gets an answer, and whose block stands for much more
+/// than itself gets none.
+const BLOCK_GROWTH_MAX: usize = 4;
+
+/// To so many bytes they may come in any case; fields count 32 more than their texts.
+const BLOCK_FIELDS_BYTES: usize = 64 << 10;
+
 /// Bytes of all streams after which the client gets leave for as many again; it has had leave for twice as many.
 const CREDIT_BYTES: u32 = 1 << 30;
 
@@ -65,6 +72,13 @@ pub(super) struct Input {
     given_up: u32,
     pub(super) streams_max: usize,
     pub(super) farewell: Farewell,
+}
+
+fn bad_block(error: BadBlock) -> Fault {
+    match error {
+        BadBlock::TooLarge => fault(ErrorCode::EnhanceYourCalm, "client sent a header block that stands for too much"),
+        _ => fault(ErrorCode::CompressionError, "client sent invalid header block"),
+    }
 }
 
 /// How far a connection has come with its end.
@@ -92,7 +106,7 @@ impl Input {
             head: HeadText::default(),
             limits,
             block: Block::default(),
-            flood: Flood::default(),
+            flood: Flood::new(conf.streams_max()),
             early: Early::default(),
             uncredited: 0,
             has_preface: false,
@@ -302,21 +316,22 @@ impl Input {
 
     /// Takes a whole header block: that of a new request, or of the trailers of one.
     fn block(&mut self, id: u32, end_stream: bool, block: &[u8], worker: &Rc<Worker>) -> Result<(), Fault> {
-        let bad_block = |_| fault(ErrorCode::CompressionError, "client sent invalid header block");
+        let bytes_max = (self.limits.head_bytes_max() * BLOCK_GROWTH_MAX).max(BLOCK_FIELDS_BYTES);
         if id > self.last_stream {
             (self.stream_before, self.last_stream) = (self.last_stream, id);
             self.head.begin(&self.limits);
             let Input { decoder, head, .. } = self;
-            decoder.decode(block, |name, value| head.field(name, value)).map_err(bad_block)?;
+            decoder.decode_at_most(block, bytes_max, |name, value| head.field(name, value)).map_err(bad_block)?;
             return open::open(self, id, block.len(), end_stream, worker);
         }
         if id == self.given_up {
             self.given_up = 0;
             self.mux.note_cut(id);
-            return self.decoder.decode(block, |_, _| {}).map_err(bad_block);
+            return self.decoder.decode_at_most(block, bytes_max, |_, _| {}).map_err(bad_block);
         }
         let mut malformed = false;
-        self.decoder.decode(block, |name, value| malformed |= check_field(name, value).is_err()).map_err(bad_block)?;
+        let check = |name: &[u8], value: &[u8]| malformed |= check_field(name, value).is_err();
+        self.decoder.decode_at_most(block, bytes_max, check).map_err(bad_block)?;
         let Some(stream) = self.mux.find(id) else {
             return match id > self.stream_before && id < self.last_stream {
                 true => Err(fault(ErrorCode::ProtocolError, "client sent HEADERS frame with incorrect identifier")),
@@ -373,6 +388,11 @@ impl Input {
     /// Takes note that a request was answered at once.
     pub(super) fn note_answer(&mut self) {
         self.flood.count_answer();
+    }
+
+    /// Takes note that there was no place for a stream.
+    pub(super) fn note_refusal(&mut self) {
+        self.flood.count_refusal();
     }
 
     fn settings(&mut self, header: FrameHeader, payload: &[u8]) -> Result<(), Fault> {

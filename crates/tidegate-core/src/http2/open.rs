@@ -29,6 +29,7 @@ use crate::{
     panics::{catch_panic, report_panic},
     phase::{self, LocalFuture, Ready},
     request::Request,
+    waiting::Waiting,
     worker::{self, Worker},
 };
 
@@ -104,6 +105,7 @@ fn has_place(input: &mut Input, id: u32) -> bool {
         COUNTERS.http2_refused.fetch_add(1, Relaxed);
         input.note(format_args!("concurrent streams exceeded {}", input.streams_max));
         input.mux.queue_reset(id, ErrorCode::RefusedStream);
+        input.note_refusal();
         return false;
     }
     if input.mux.count_all() >= input.streams_max {
@@ -200,12 +202,14 @@ fn run(stream: &Rc<Stream>, req: Rc<Request>, worker: &Rc<Worker>, start: impl F
 
 fn run_later(stream: Rc<Stream>, req: Rc<Request>, mut future: LocalFuture<()>, worker: &Rc<Worker>) {
     let hold = worker.hold();
+    let waiting = Waiting::begin(&req);
     tokio::task::spawn_local(async move {
         let timed = Box::pin(poll_fn(move |cx| {
             clock::update();
             future.as_mut().poll(cx)
         }));
         catch_panic(&req, timed).await;
+        drop(waiting);
         end(&stream, req);
         drop(hold);
     });

@@ -103,7 +103,7 @@ fn is_misdirected(req: &Request, facts: &Facts) -> bool {
     if is_other_name == Some(true) {
         return true;
     }
-    let tls_of_negotiated = req.conf().servers[negotiated.0 as usize].tls.as_ref().map(Arc::as_ptr);
+    let tls_of_negotiated = req.conf().tls_of(*negotiated).map(Arc::as_ptr);
     // Without a name in the handshake, and for servers without certificates, the rules are those of the default server.
-    verified.is_some() && tls_of_negotiated != req.config_server().tls.as_ref().map(Arc::as_ptr)
+    verified.is_some() && tls_of_negotiated != req.conf().tls_of(req.server_id()).map(Arc::as_ptr)
 }

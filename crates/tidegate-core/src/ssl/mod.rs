@@ -19,11 +19,14 @@ mod settings;
 mod status;
 mod variables;
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use bstr::BString;
 use rustls::{ServerConfig, server::danger::ClientCertVerifier};
-pub(crate) use settings::{has_scripts, load};
 use tidegate_conf::{Diagnostic, Level as Severity, Span, ast, values};
 use tidegate_ocsp::{Inquiry, Responder, Staple, inquiry::Reach};
 use tidegate_tls::{
@@ -38,6 +41,7 @@ use self::{
     dynamic::{CacheRules, Dynamic},
     files::Located,
     script::Scripts,
+    settings::SiteTls,
     status::Placed,
 };
 use crate::{
@@ -59,6 +63,8 @@ pub struct ServerTls {
     pub(crate) dynamic: Option<Arc<Dynamic>>,
     /// By what the certificates of clients are verified, where they are asked for.
     pub(crate) client: Option<ClientRules>,
+    /// Where its sessions may be resumed.
+    context: tidegate_tls::bound::Context,
     /// How the status of clients' certificates is asked for, where it is.
     pub(crate) inquiry: Option<Inquiry>,
     /// The status of our certificates, as far as it is looked after.
@@ -176,6 +182,8 @@ pub struct Conf {
     reject_handshake: Option<bool>,
     /// Code that runs in handshakes, which other modules have put here.
     pub scripts: Scripts,
+    /// At the top level: what the servers of the configuration come to.
+    site: OnceLock<SiteTls>,
     /// Directives that are here for the sake of packaged configurations, and where they stand.
     ignored: Vec<(BString, Span)>,
 }
@@ -476,6 +484,11 @@ pub static MODULE: Module<Conf> = Module {
         let own: Vec<_> = child.ignored.iter().map(|(name, _)| name.clone()).collect();
         child.ignored.extend(parent.ignored.iter().filter(|(name, _)| !own.contains(name)).cloned());
     },
+    check: Some(|conf, checked, diagnostics| {
+        if checked.level.parent.is_none() {
+            let _ = conf.site.set(settings::load(checked.config, diagnostics));
+        }
+    }),
     init_worker: Some(|_| status::keep_staples()),
     example: "
         ssl_protocols TLSv1.2 TLSv1.3;

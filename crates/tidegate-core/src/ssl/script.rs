@@ -192,6 +192,12 @@ impl Handshake {
         *shown = Shown { is_cleared: true, status: shown.status.take(), ..Shown::default() };
     }
 
+    /// Whether there is nothing to show: a script has cleared what there was and chosen nothing.
+    pub(crate) fn shows_nothing(&self) -> bool {
+        let shown = self.shown.borrow();
+        shown.is_cleared && shown.chains.iter().all(|(_, pair)| pair.is_none())
+    }
+
     /// Shows a certificate and those that lead to its authority.
     ///
     /// # Errors
@@ -288,7 +294,7 @@ impl Handshake {
         }
         let sessions = (tls.scripts.session_fetch.is_some() || tls.scripts.session_store.is_some()).then(|| {
             let sessions = HandshakeSessions::new(self.session.take(), config.session_storage.clone());
-            config.session_storage = sessions.clone();
+            config.session_storage = tls.context.bind_sessions(sessions.clone());
             sessions
         });
         Ok(Settings { config: Arc::new(config), sessions })

@@ -21,6 +21,7 @@ use rustls::{
 use tidegate_conf::{Diagnostic, Diagnostics, Level as Severity};
 use tidegate_ocsp::{Responder, Way, inquiry::Reach};
 use tidegate_tls::{
+    bound::Context,
     ciphers::Choice,
     client::Secrets,
     pem,
@@ -39,7 +40,7 @@ use super::{
     status::{self, Placed},
 };
 use crate::{
-    conf::{Level, Listen, Server},
+    conf::{Config, ServerId},
     http2_settings,
 };
 
@@ -150,23 +151,45 @@ impl Inputs {
     }
 }
 
-/// Whether a server has code that runs in handshakes.
-pub(crate) fn has_scripts(servers: &[Server], levels: &[Level]) -> bool {
-    servers.iter().any(|server| levels[server.level.0 as usize].conf(&MODULE).scripts.is_any())
+/// What the servers of a configuration come to.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SiteTls {
+    /// By their numbers: what certificates and protocols of each come to, where it has any.
+    servers: Vec<Option<Arc<ServerTls>>>,
+    /// One has code that runs in handshakes.
+    has_scripts: bool,
 }
 
-/// Gives the servers what their certificates and protocols come to. `conf_dir`: where relative names of files start.
-pub(crate) fn load(
-    servers: &mut [Server],
-    levels: &[Level],
-    listens: &[Listen],
-    conf_dir: &Path,
-    diagnostics: &mut Diagnostics,
-) {
+impl Config {
+    fn site_tls(&self) -> &SiteTls {
+        self.main_level().conf(&MODULE).site.get_or_init(SiteTls::default)
+    }
+    /// What certificates and protocols of a server come to, where it has any.
+    pub(crate) fn tls_of(&self, server: ServerId) -> Option<&Arc<ServerTls>> {
+        self.site_tls().servers.get(server.0 as usize)?.as_ref()
+    }
+    /// Whether code runs in handshakes with clients.
+    pub(crate) fn has_handshake_scripts(&self) -> bool {
+        self.site_tls().has_scripts
+    }
+}
+
+/// What all servers come to that have certificates.
+pub(super) fn all(config: &Config) -> impl Iterator<Item = &Arc<ServerTls>> {
+    config.site_tls().servers.iter().flatten()
+}
+
+/// Finds out what the certificates and protocols of the servers come to.
+pub(super) fn load(config: &Config, diagnostics: &mut Diagnostics) -> SiteTls {
+    let Config { servers, levels, listens, .. } = config;
+    let conf_dir = config.conf_path.parent().unwrap_or(Path::new(""));
+    let mut site = SiteTls::default();
     let mut known: HashMap<Inputs, Option<Arc<ServerTls>>> = HashMap::new();
-    for server in &mut *servers {
+    for server in servers {
         let conf = levels[server.level.0 as usize].conf(&MODULE).with_commands();
+        site.has_scripts |= conf.scripts.is_any();
         if !conf.has_certificates() && conf.reject_handshake != Some(true) {
+            site.servers.push(None);
             continue;
         }
         warn_of_ignored(&conf, diagnostics);
@@ -176,7 +199,7 @@ pub(crate) fn load(
             false => Http2::Nowhere,
         };
         let way = status::way(&levels[server.level.0 as usize]);
-        server.tls = known
+        let tls = known
             .entry(Inputs::of(&conf, http2, &way))
             .or_insert_with_key(|inputs| match build(inputs, &conf, &way, conf_dir, diagnostics) {
                 Ok(tls) => Some(Arc::new(tls)),
@@ -186,6 +209,7 @@ pub(crate) fn load(
                 }
             })
             .clone();
+        site.servers.push(tls);
     }
     kept::end_load();
     for listen in listens {
@@ -195,6 +219,7 @@ pub(crate) fn load(
             diagnostics.error(span, "no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive");
         }
     }
+    site
 }
 
 fn warn_of_ignored(conf: &Conf, diagnostics: &mut Diagnostics) {
@@ -233,7 +258,7 @@ fn build(
     };
     let stapled = status::staples(conf, &pairs, way, conf_dir, diagnostics)?;
     let staples = stapled.iter().map(|stapled| stapled.staple().clone()).collect();
-    let (client, verifier) = client_rules(inputs, conf, conf_dir)?;
+    let Clients { rules, verifier, context } = clients(inputs, conf, conf_dir)?;
     let cannot = |error: rustls::Error| Diagnostic::new(Severity::Emerg, None, format!("cannot speak TLS: {error}"));
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&inputs.versions.list())
@@ -246,12 +271,14 @@ fn build(
         config.key_log = log.clone();
     }
     resume(&mut config, inputs, conf, conf_dir, diagnostics)?;
+    context.bind(&mut config);
     let (config, http2_config) = with_http2(config, inputs.http2);
     Ok(ServerTls {
         config,
         http2_config,
         dynamic,
-        client,
+        client: rules,
+        context,
         inquiry: status::inquiry(conf, way, inputs.verify_client)?,
         staples,
         rejects: inputs.rejects,
@@ -354,14 +381,18 @@ fn pairs(
     conf.certificates.iter().zip(&conf.keys).map(pair).collect()
 }
 
+/// What is wanted of clients.
+struct Clients {
+    rules: Option<ClientRules>,
+    verifier: Arc<dyn ClientCertVerifier>,
+    /// Where their sessions may be resumed.
+    context: Context,
+}
+
 /// By what clients' certificates are verified, and how they are asked for.
-fn client_rules(
-    inputs: &Inputs,
-    conf: &Conf,
-    conf_dir: &Path,
-) -> Result<(Option<ClientRules>, Arc<dyn ClientCertVerifier>), Diagnostic> {
+fn clients(inputs: &Inputs, conf: &Conf, conf_dir: &Path) -> Result<Clients, Diagnostic> {
     if inputs.verify_client == VerifyClient::Off {
-        return Ok((None, Arc::new(NoClientAuth)));
+        return Ok(Clients { rules: None, verifier: Arc::new(NoClientAuth), context: Context::NOTHING });
     }
     let load = |found: &Option<Located>| match found {
         Some(found) => found.load(conf_dir, "certificate", pem::certificates),
@@ -382,7 +413,8 @@ fn client_rules(
         let span = conf.crl.as_ref().map(|found| found.span);
         Diagnostic::new(Severity::Emerg, span, format!("cannot use the lists of \"ssl_crl\": {error}"))
     })?;
-    Ok((Some(rules), Arc::new(AnyClient::new(&named))))
+    let context = Context::asked(inputs.verify_client as u8, &named);
+    Ok(Clients { rules: Some(rules), verifier: Arc::new(AnyClient::new(&named)), context })
 }
 
 /// What makes tickets; `None` without randomness.

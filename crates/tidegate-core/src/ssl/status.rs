@@ -13,7 +13,7 @@ use tidegate_tls::{
     pem,
 };
 
-use super::{Conf, Named, VerifyClient, keys::Stapled};
+use super::{Conf, Named, VerifyClient, keys::Stapled, settings};
 use crate::{conf::Level, resolver, worker};
 
 /// Smallest cache of answers.
@@ -151,7 +151,7 @@ pub(super) const REACH_WORDS: &[(&str, Option<Reach>)] =
 /// Has the staples of the worker's configuration kept fresh.
 pub(super) fn keep_staples() -> Result<(), String> {
     let Some(config) = worker::config() else { return Ok(()) };
-    let staples = config.servers.iter().filter_map(|server| server.tls.as_ref()).flat_map(|tls| &tls.staples);
+    let staples = settings::all(&config).flat_map(|tls| &tls.staples);
     let kept = tidegate_ocsp::keep(staples);
     kept.map_err(|error| format!("cannot start the thread for OCSP {}", crate::log::SysError(&error)))
 }

@@ -10,7 +10,7 @@ use std::{
 use bstr::{BStr, BString, ByteSlice};
 use tidegate_conf::{Diagnostic, Level as Severity, ast};
 
-use super::Conf;
+use super::{Conf, MODULE};
 use crate::{
     conf::Build,
     location::Match,
@@ -113,7 +113,7 @@ fn request_filename(req: &Request, _: &[u8], out: &mut Vec<u8>) -> bool {
 impl Request {
     /// What the directives about files say at the level that applies now.
     pub fn files_conf(&self) -> &Conf {
-        &self.level().core.files
+        self.level().conf(&MODULE)
     }
 
     /// Appends the name of the file that the request's path means, and returns the length of the part that `root` or

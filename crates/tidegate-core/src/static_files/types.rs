@@ -109,7 +109,7 @@ impl Request {
         let mut response = self.response.borrow_mut();
         if response.content_type.is_empty() {
             let uri = self.uri.borrow();
-            let kind = self.level().core.types.type_of(tidegate_http::uri::extension(&uri.path));
+            let kind = self.level().conf(&MODULE).type_of(tidegate_http::uri::extension(&uri.path));
             response.content_type.extend_from_slice(kind);
         }
     }

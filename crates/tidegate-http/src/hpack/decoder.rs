@@ -5,6 +5,9 @@ use super::{
     table::{Dynamic, Entry},
 };
 
+/// What a field counts beside its name and value, in bytes (RFC 7541, section 4.1).
+const FIELD_BYTES: usize = 32;
+
 /// How large a client may make its table, in bytes: what SETTINGS_HEADER_TABLE_SIZE is by default.
 const TABLE_BYTES_MAX: u32 = 4096;
 
@@ -28,7 +31,26 @@ impl Decoder {
     ///
     /// # Errors
     /// [`BadBlock`]; fields before the fault have been given.
-    pub fn decode(&mut self, block: &[u8], mut field: impl FnMut(&[u8], &[u8])) -> Result<(), BadBlock> {
+    pub fn decode(&mut self, block: &[u8], field: impl FnMut(&[u8], &[u8])) -> Result<(), BadBlock> {
+        self.decode_at_most(block, usize::MAX, field)
+    }
+
+    /// As [`decode`](Self::decode), as long as the fields come to no more than `bytes_max`, each with its name, its value and 32 bytes more.
+    /// A byte of a block can stand for a field of 4 KB.
+    ///
+    /// # Errors
+    /// As there, and [`BadBlock::TooLarge`]: then the table is not what the client takes it for, and no further block can be read.
+    pub fn decode_at_most(
+        &mut self,
+        block: &[u8],
+        bytes_max: usize,
+        mut field: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), BadBlock> {
+        let mut left = bytes_max;
+        let mut count = |name: &[u8], value: &[u8]| {
+            left = left.checked_sub(name.len() + value.len() + FIELD_BYTES).ok_or(BadBlock::TooLarge)?;
+            Ok(())
+        };
         let Decoder { table, name: name_buf, value: value_buf } = self;
         let mut rest = block;
         let mut may_resize = true;
@@ -36,6 +58,7 @@ impl Decoder {
             if first & 0x80 != 0 {
                 let index = number(&mut rest, 7)?;
                 let (name, value) = table.get(index).ok_or(BadBlock::UnknownIndex(index))?;
+                count(name, value)?;
                 field(name, value);
                 may_resize = false;
                 continue;
@@ -56,6 +79,7 @@ impl Decoder {
                 index => table.get(index).ok_or(BadBlock::UnknownIndex(index))?.0,
             };
             let value = string(&mut rest, value_buf)?;
+            count(name, value)?;
             field(name, value);
             if is_added {
                 // Made before others go: the name may be one of theirs.
@@ -157,6 +181,22 @@ mod tests {
         check(b"\x00\x81\x00\x00", BadBlock::BadHuffman);
         check(b"\x00\x01", BadBlock::Truncated);
         assert_eq!(decode(&mut Decoder::default(), b"\x20\x3f\xe1\x1f\x82").as_deref(), Ok(":method: GET\n"));
+    }
+
+    #[test]
+    fn a_bomb_is_not_read_to_its_end() {
+        // A field of a thousand bytes comes into the table, and each byte behind it stands for it once more.
+        let mut block = b"\x40\x01a\x7f\xe9\x06".to_vec();
+        block.extend([b'x'; 1000]);
+        block.extend([0xbe; 100]);
+        let fields = |bytes_max: usize| {
+            let mut count = 0;
+            let decoded = Decoder::default().decode_at_most(&block, bytes_max, |_, _| count += 1);
+            (count, decoded)
+        };
+        assert_eq!(fields(101 * 1033), (101, Ok(())));
+        assert_eq!(fields(101 * 1033 - 1), (100, Err(BadBlock::TooLarge)));
+        assert_eq!(fields(10 * 1033), (10, Err(BadBlock::TooLarge)));
     }
 
     #[test]

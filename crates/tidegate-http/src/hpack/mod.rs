@@ -31,4 +31,7 @@ pub enum BadBlock {
     /// The table is to be larger than was allowed, or to change its size behind the first field.
     #[error("invalid size {0} of the dynamic table")]
     BadTableSize(u32),
+    /// Its fields come to more than the caller wants to read.
+    #[error("a header block with too many fields")]
+    TooLarge,
 }

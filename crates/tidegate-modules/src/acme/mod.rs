@@ -11,9 +11,8 @@ use std::{net::IpAddr, sync::Arc};
 
 use bstr::{BStr, BString, ByteSlice};
 use tidegate_acme::{
-    Issuer, Order, http_challenge,
+    Issuer, KeyType, Order, http_challenge,
     issuer::{Challenge, Settings},
-    order::KeyType,
 };
 use tidegate_conf::{Diagnostic, Level as Severity, Span, ast, values};
 use tidegate_core::{
@@ -69,7 +68,7 @@ pub static MODULE: Module<Conf> = Module {
             .doc("An authority from which certificates come by themselves (RFC 8555)."),
         Directive::custom("acme_certificate", 1, u16::MAX, certificate)
             .within(Context::SERVER)
-            .syntax("issuer [identifier ...] [key=ecdsa:256|ecdsa:384]")
+            .syntax("issuer [identifier ...] [key=ecdsa:256|ecdsa:384|rsa:2048|rsa:3072|rsa:4096]")
             .doc("The server has a certificate of this issuer for these names or addresses, or for those of server_name; $acme_certificate names it."),
         Directive::custom("acme_shared_zone", 1, 1, shared_zone)
             .within(Context::HTTP)
@@ -176,13 +175,12 @@ const NO_PATTERNS: &str = "certificates are for names and addresses, not for pat
 
 fn key_type(kind: &BStr, arg: &ast::Arg) -> Result<KeyType, Diagnostic> {
     match &**kind {
-        b"ecdsa" | b"ecdsa:256" => Ok(KeyType::P256),
-        b"ecdsa:384" => Ok(KeyType::P384),
-        b"ecdsa:521" | b"rsa" | b"rsa:2048" | b"rsa:3072" | b"rsa:4096" => {
-            Err(emerg(arg.span, format!("keys of type \"{kind}\" cannot be made"))
-                .with_hint("say ecdsa:256 or ecdsa:384, which all clients of TLS 1.2 know"))
-        }
-        _ => Err(emerg(arg.span, format!("invalid key type \"{kind}\""))),
+        b"ecdsa" => Ok(KeyType::P256),
+        b"rsa" => Ok(KeyType::Rsa2048),
+        b"ecdsa:521" => Err(emerg(arg.span, format!("keys of type \"{kind}\" cannot be made"))
+            .with_hint("say ecdsa:256 or ecdsa:384, which all clients of TLS 1.2 know")),
+        _ => (KeyType::ALL.into_iter().find(|known| known.name() == kind))
+            .ok_or_else(|| emerg(arg.span, format!("invalid key type \"{kind}\""))),
     }
 }
 

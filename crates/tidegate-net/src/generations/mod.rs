@@ -63,6 +63,8 @@ pub fn replaces_another() -> bool {
 pub enum Control {
     /// Close the listeners and idle connections now, finish the requests, then return.
     Quit,
+    /// The time for finishing requests is over: log those that are left, then return.
+    Cut,
     /// Return now.
     Stop,
 }
@@ -366,7 +368,7 @@ impl Generations {
                 if generation.state == State::Stopping {
                     generation.give_up();
                 } else {
-                    generation.stop();
+                    generation.end_by(Control::Cut);
                 }
             }
             for id in 0..generation.seats.len() {
@@ -412,8 +414,13 @@ impl Generation {
     }
 
     fn stop(&mut self) {
+        self.end_by(Control::Stop);
+    }
+
+    /// Tells the workers to return, by one of the orders to do so soon.
+    fn end_by(&mut self, order: Control) {
         if self.state != State::Stopping {
-            self.tell(Control::Stop);
+            self.tell(order);
             self.state = State::Stopping;
             self.deadline = Some(Instant::now() + STOP_WAIT_MAX);
         }

@@ -157,12 +157,12 @@ fn a_worker_that_panics_is_replaced() {
 }
 
 #[test]
-fn stragglers_are_stopped_after_the_timeout() {
+fn stragglers_are_cut_after_the_timeout() {
     let mut generations = Generations::new().expect("an event descriptor");
     let stubborn = |mut start: WorkerStart| -> WorkerFuture {
         Box::pin(async move {
             start.ready.report();
-            while start.control.recv().await != Some(Control::Stop) {}
+            while start.control.recv().await != Some(Control::Cut) {}
             Ok(())
         })
     };

@@ -1,0 +1,126 @@
+//! Sessions that are resumed only where clients are asked for the same certificates as in the handshake that made them: who was not asked, or knew of
+//! none that would do, could else never show one.
+//!
+//! Source: nginx, `ngx_ssl_session_id_context`.
+
+use std::sync::Arc;
+
+use ring::digest;
+use rustls::{
+    ServerConfig,
+    pki_types::CertificateDer,
+    server::{ProducesTickets, StoresServerSessions},
+};
+
+const CONTEXT_BYTES: usize = 8;
+
+/// What clients are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Context([u8; CONTEXT_BYTES]);
+
+impl Context {
+    /// Clients are asked for nothing.
+    pub const NOTHING: Self = Context([0; CONTEXT_BYTES]);
+
+    /// They are asked in this way for certificates of these authorities.
+    pub fn asked(way: u8, authorities: &[CertificateDer<'_>]) -> Self {
+        let mut hash = digest::Context::new(&digest::SHA256);
+        hash.update(&[way]);
+        for authority in authorities {
+            hash.update(&authority.len().to_be_bytes());
+            hash.update(authority);
+        }
+        let mut context = [0; CONTEXT_BYTES];
+        context.copy_from_slice(&hash.finish().as_ref()[..CONTEXT_BYTES]);
+        Context(context)
+    }
+
+    /// Binds the sessions and tickets of a server.
+    pub fn bind(self, config: &mut ServerConfig) {
+        config.session_storage = self.bind_sessions(config.session_storage.clone());
+        config.ticketer = Arc::new(Tickets { context: self, below: config.ticketer.clone() });
+    }
+
+    /// Binds what is kept in `below`.
+    pub fn bind_sessions(self, below: Arc<dyn StoresServerSessions>) -> Arc<dyn StoresServerSessions> {
+        Arc::new(Sessions { context: self, below })
+    }
+
+    fn put_ahead(self, session: &[u8]) -> Vec<u8> {
+        [&self.0, session].concat()
+    }
+
+    /// The session behind a context, if that is this one.
+    fn take_off(self, bound: &[u8]) -> Option<Vec<u8>> {
+        bound.strip_prefix(&self.0).map(<[u8]>::to_vec)
+    }
+}
+
+#[derive(Debug)]
+struct Tickets {
+    context: Context,
+    below: Arc<dyn ProducesTickets>,
+}
+
+impl ProducesTickets for Tickets {
+    fn enabled(&self) -> bool {
+        self.below.enabled()
+    }
+    fn lifetime(&self) -> u32 {
+        self.below.lifetime()
+    }
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        self.below.encrypt(&self.context.put_ahead(plain))
+    }
+    fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
+        self.context.take_off(&self.below.decrypt(cipher)?)
+    }
+}
+
+#[derive(Debug)]
+struct Sessions {
+    context: Context,
+    below: Arc<dyn StoresServerSessions>,
+}
+
+impl StoresServerSessions for Sessions {
+    fn put(&self, id: Vec<u8>, session: Vec<u8>) -> bool {
+        self.below.put(id, self.context.put_ahead(&session))
+    }
+    fn get(&self, id: &[u8]) -> Option<Vec<u8>> {
+        self.context.take_off(&self.below.get(id)?)
+    }
+    fn take(&self, id: &[u8]) -> Option<Vec<u8>> {
+        self.context.take_off(&self.below.take(id)?)
+    }
+    fn can_cache(&self) -> bool {
+        self.below.can_cache()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::server::ServerSessionMemoryCache;
+
+    use super::*;
+
+    #[test]
+    fn sessions_stay_where_they_were_made() {
+        let below = ServerSessionMemoryCache::new(10);
+        let authority = CertificateDer::from(b"authority".to_vec());
+        let contexts = [
+            Context::NOTHING,
+            Context::asked(1, &[]),
+            Context::asked(1, std::slice::from_ref(&authority)),
+            Context::asked(2, &[authority]),
+        ];
+        let all = contexts.map(|context| context.bind_sessions(below.clone()));
+        for (made, one) in all.iter().enumerate() {
+            one.put(b"id".to_vec(), b"session".to_vec());
+            for (asked, other) in all.iter().enumerate() {
+                assert_eq!(other.get(b"id").is_some(), asked == made);
+            }
+            assert_eq!(one.take(b"id").as_deref(), Some(&b"session"[..]));
+        }
+    }
+}
