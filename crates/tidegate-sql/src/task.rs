@@ -34,6 +34,9 @@ use crate::{
 
 /// A statement that runs longer lets others of its worker have their turn. A turn costs it about a microsecond.
 const SLICE: Duration = Duration::from_micros(50);
+/// A batch of statements lets others have their turn after so long, between two statements: nothing is half done then, and others may
+/// join its commit.
+const BATCH_SLICE: Duration = Duration::from_micros(200);
 /// Room for SQLite's deepest recursion and our own (parser and trees of limited depth). Only touched pages are memory.
 const STACK_BYTES: usize = 4 << 20;
 /// Idle stacks kept by a thread; mapping a new one costs as much as a few point lookups.
@@ -325,6 +328,20 @@ pub(crate) fn tick() -> bool {
         task.must_end() || task.deadline.get().is_some_and(|deadline| now >= deadline)
     })
     .unwrap_or(false)
+}
+
+/// Begins the next statement of a batch: whatever slice those before it have used up, its own begins with its first tick, so that
+/// only what takes long itself is interrupted. Between two statements others have their turn when `batch` is used up, which
+/// begins anew then.
+pub(crate) fn next_of_batch(batch: &mut Instant) {
+    let _ = with_current(|task| {
+        let now = Instant::now();
+        if now.duration_since(*batch) >= BATCH_SLICE {
+            let _ = block_on(tokio::task::yield_now());
+            *batch = Instant::now();
+        }
+        task.slice_start.set(None);
+    });
 }
 
 /// Runs a part of a statement that holds a snapshot of the schema that `readers` read; `reader` is that of its transaction, if

@@ -1,6 +1,6 @@
 //! Requests on their way through a session.
 
-use std::rc::Rc;
+use std::{rc::Rc, time::Instant};
 
 use tidegate_rows::{QueryError, ServerError, Sink, Value};
 
@@ -57,7 +57,12 @@ impl Session {
         while !rest.is_empty() {
             let mut outcomes = Vec::new();
             let ran = task::run(&*env, SHOWN, || {
+                let mut slice = Instant::now();
                 while let Some(((open, request), others)) = rest.split_first() {
+                    task::next_of_batch(&mut slice);
+                    if task::is_cancelled() {
+                        break;
+                    }
                     if outcomes.is_empty() {
                         let found = core.find_together(rest, answers);
                         if found > 0 {

@@ -298,6 +298,23 @@ async fn a_batch_is_answered_in_its_order_and_shares_commits() {
 }
 
 #[tokio::test]
+async fn a_long_batch_has_one_commit_and_lets_others_join_it() {
+    let fixture = Fixture::new("table-long-batch");
+    let (mut session, mut other) = (fixture.session().await, fixture.session().await);
+    run(&mut session, "CREATE TABLE t (a INT PRIMARY KEY, b INT); INSERT INTO t VALUES (-1, 0)").await;
+    let t = open(&mut session, "t", "PRIMARY", &["a", "b"]);
+    let values: Vec<[Value<'_>; 2]> = (0..1000).map(|n| [Value::Int(n), Value::Int(n * n)]).collect();
+    let requests: Vec<_> = values.iter().map(|row| (&t, Request::Insert(row, OnDuplicate::Fail))).collect();
+    let before = fixture.engine().table_version("test", "t").unwrap();
+    let (answers, ()) = tokio::join!(batch(&mut session, &requests), async {
+        run(&mut other, "INSERT INTO t VALUES (-2, 0)").await;
+    });
+    assert_eq!(answers, ["1"; 1000]);
+    assert_eq!(fixture.engine().table_version("test", "t").unwrap() - before, 1);
+    assert_eq!(one(&mut session, "SELECT COUNT(*) FROM t").await, "1002");
+}
+
+#[tokio::test]
 async fn a_batch_waits_for_rows_that_others_have_locked() {
     let mut fixture = Fixture::new("table-locks");
     fixture.open_again(|options: &mut EngineOptions| options.lock_wait_timeout = Duration::from_millis(200));
