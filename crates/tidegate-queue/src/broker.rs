@@ -32,7 +32,7 @@ pub struct Broker {
 pub struct Counts {
     /// Consumers that wait for a message.
     pub waiting_consumers: usize,
-    /// Messages that somebody has.
+    /// Messages that consumers have.
     pub leased: usize,
 }
 
@@ -60,6 +60,8 @@ pub(crate) struct Queue {
     pub(crate) line: BTreeMap<u64, Waiter>,
     /// Messages that somebody has.
     pub(crate) leased: usize,
+    /// Those of them that no consumer has.
+    pub(crate) claimed: usize,
     /// Those who do not wait longer than for the look into the store that is under way.
     pub(crate) hurried: Vec<Waker>,
     is_paused: bool,
@@ -141,14 +143,18 @@ impl Broker {
     pub fn counts(&self, queue: &str) -> Counts {
         let state = self.state();
         let known = state.queues.get(queue);
-        known.map_or_else(Counts::default, |queue| Counts { waiting_consumers: queue.line.len(), leased: queue.leased })
+        known.map_or_else(Counts::default, |queue| Counts {
+            waiting_consumers: queue.line.len(),
+            leased: queue.leased - queue.claimed,
+        })
     }
 
-    /// How many messages somebody has, of one queue or of all, and how many of them are more urgent than this priority. Looks at all
+    /// How many messages consumers have, of one queue or of all, and how many of them are more urgent than this priority. Looks at all
     /// leases.
     pub fn leased_below(&self, queue: Option<&str>, priority: u32) -> (usize, usize) {
         let state = self.state();
-        let of_queue = state.leases.values().filter(|held| queue.is_none_or(|queue| *held.queue == *queue));
+        let of_queue =
+            state.leases.values().filter(|held| !held.is_claim && queue.is_none_or(|queue| *held.queue == *queue));
         of_queue.fold((0, 0), |(all, urgent), held| (all + 1, urgent + usize::from(held.place.priority < priority)))
     }
 
@@ -233,6 +239,7 @@ impl Broker {
                     deadline_ms,
                     is_settling: false,
                     is_plain: false,
+                    is_claim: false,
                     hands: None,
                 };
                 state.leases.insert(place.id, held);
@@ -296,6 +303,7 @@ impl State {
         }
         let queue = self.queue(&held.queue);
         queue.leased -= 1;
+        queue.claimed -= usize::from(held.is_claim);
         if waits {
             queue.window.add(held.place);
         } else {

@@ -21,6 +21,8 @@ pub(crate) struct Held {
     pub(crate) hands: Option<Arc<Hands>>,
     /// Whoever has read the message knows that nothing depends on its end.
     pub(crate) is_plain: bool,
+    /// No consumer has it: it was [claimed](Broker::claim).
+    pub(crate) is_claim: bool,
 }
 
 /// What somebody in line was given.
@@ -114,6 +116,16 @@ impl Lease {
         let mut state = self.broker.state();
         if let Some(held) = state.leases.get_mut(&self.place.id).filter(|held| held.number == self.number) {
             held.is_plain = true;
+        }
+    }
+
+    /// What was [claimed](Broker::claim) is a consumer's from now on.
+    pub fn given(&self) {
+        let mut state = self.broker.state();
+        let Some(held) = state.leases.get_mut(&self.place.id).filter(|held| held.number == self.number) else { return };
+        if std::mem::replace(&mut held.is_claim, false) {
+            let queue = held.queue.clone();
+            state.queue(&queue).claimed -= 1;
         }
     }
 
@@ -217,7 +229,8 @@ impl Drop for Settling {
 }
 
 impl Broker {
-    /// Takes a lease of a certain message of a queue, whether it waits or not. `None` if somebody has it.
+    /// Takes a lease of a certain message of a queue, whether it waits or not, for whoever is about to change it: it is in no
+    /// [count](crate::Counts) until a consumer is [given](Lease::given) it. `None` if somebody has it.
     pub fn claim(self: &Arc<Self>, queue: &str, place: Place, lease_ms: u64) -> Option<Lease> {
         let deadline_ms = self.now_ms().saturating_add(lease_ms);
         let mut state = self.state();
@@ -230,10 +243,18 @@ impl Broker {
         let known = state.queue(&name);
         known.window.remove(place);
         known.leased += 1;
-        state.leases.insert(
-            place.id,
-            Held { number, queue: name, place, deadline_ms, is_settling: false, hands: None, is_plain: false },
-        );
+        known.claimed += 1;
+        let held = Held {
+            number,
+            queue: name,
+            place,
+            deadline_ms,
+            is_settling: false,
+            hands: None,
+            is_plain: false,
+            is_claim: true,
+        };
+        state.leases.insert(place.id, held);
         self.limit(&mut state.deadlines, deadline_ms, place.id);
         Some(Lease::new(self, Grant { place, number }))
     }

@@ -238,6 +238,7 @@ impl Desk<'_> {
                 if job.is_plain {
                     lease.note_plain();
                 }
+                lease.given();
                 hold(self.store, &tube, lease, job.ttr_ms.unwrap_or(self.ttr_default_ms), self.client);
                 write_job("RESERVED", id, &job.body, self.output);
             }
