@@ -12,11 +12,13 @@
 //! 3. Somebody who waits in several lines is claimed by the line that has something, before that is stored: the others pass over it.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
+    mem,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use tidegate_sql::{Heard, Listening};
@@ -26,12 +28,18 @@ use super::{
     Failure,
     json::Message,
     receiver::Wanted,
-    round::{self, Served},
+    round::{self, Places, Served},
     tables::Database,
 };
 
 /// Receivers that are served together.
 const TOGETHER_MAX: usize = 1000;
+
+/// When the places of so many receivers are known that do not wait, beside one for each that does, they are forgotten.
+const PLACES_KEPT: usize = 1000;
+/// How long a round may wait for as many as the one before had. Those that a round has answered come back one after the other, often at
+/// once: served one by one each would wait for a commit of the others. Less than half of what a commit takes on a fast disk.
+const GATHER: Duration = Duration::from_micros(200);
 
 /// A schema and a queue.
 type Key = (String, String);
@@ -173,7 +181,7 @@ impl InLines {
         let mut lines = lines();
         let line = lines.get_or_insert_default().entry(key.clone()).or_default();
         line.new.insert(self.ticket, ask);
-        if std::mem::replace(&mut line.is_served, true) {
+        if mem::replace(&mut line.is_served, true) {
             line.changed.notify_one();
             return;
         }
@@ -223,7 +231,7 @@ impl Serving {
         let mut lines = lines();
         let Some(line) = lines.as_mut().and_then(|lines| lines.get_mut(&self.key)) else { return Vec::new() };
         if all {
-            let mut waiting = std::mem::take(&mut line.waiting);
+            let mut waiting = mem::take(&mut line.waiting);
             line.new.append(&mut waiting);
         }
         let mut taken = Vec::new();
@@ -233,6 +241,31 @@ impl Serving {
             taken.push(first);
         }
         taken
+    }
+
+    /// Lets others of the worker have their turn until so many are new, for a short time.
+    async fn gather(&self, count: usize) {
+        let begun = Instant::now();
+        while self.new_count() < count && begun.elapsed() < GATHER {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// The receivers that wait for commits.
+    fn waiting(&self) -> HashSet<Arc<str>> {
+        let lines = lines();
+        let line = lines.as_ref().and_then(|lines| lines.get(&self.key));
+        line.into_iter().flat_map(|line| line.waiting.values()).map(|ask| ask.receiver.clone()).collect()
+    }
+
+    fn waiting_count(&self) -> usize {
+        let lines = lines();
+        lines.as_ref().and_then(|lines| lines.get(&self.key)).map_or(0, |line| line.waiting.len())
+    }
+
+    fn new_count(&self) -> usize {
+        let lines = lines();
+        lines.as_ref().and_then(|lines| lines.get(&self.key)).map_or(0, |line| line.new.len())
     }
 
     /// Somebody waits on, or is to be looked at anew.
@@ -286,6 +319,8 @@ async fn serve(mut serving: Serving, mut database: Database) {
     let table = format!("{queue}_msg");
     let mut listening: Option<Listening> = None;
     let mut all = false;
+    let mut places = Places::default();
+    let mut together = 0;
     while let Some(has_new) = serving.look() {
         if listening.is_none() && serving.has_patient() {
             // Ahead of the look: what is committed behind it is heard of.
@@ -302,9 +337,12 @@ async fn serve(mut serving: Serving, mut database: Database) {
             all = true;
         }
         if has_new || all {
+            if !all {
+                serving.gather(together).await;
+            }
             let asks = serving.take(all);
-            all = false;
-            serve_round(&serving, &mut database, &queue, asks).await;
+            (all, together) = (false, asks.len());
+            serve_round(&serving, &mut database, &queue, asks, &mut places).await;
             continue;
         }
         database.rest();
@@ -324,10 +362,16 @@ async fn serve(mut serving: Serving, mut database: Database) {
     }
 }
 
-async fn serve_round(serving: &Serving, database: &mut Database, queue: &str, asks: Vec<(u64, Ask)>) {
+async fn serve_round(
+    serving: &Serving,
+    database: &mut Database,
+    queue: &str,
+    asks: Vec<(u64, Ask)>,
+    places: &mut Places,
+) {
     let mut asks: Vec<(u64, Ask)> = asks.into_iter().filter(|(_, ask)| !ask.is_gone()).collect();
     let only: Vec<&Ask> = asks.iter().map(|(_, ask)| ask).collect();
-    let served = round::serve(database, queue, &only).await;
+    let served = round::serve(database, queue, &only, places).await;
     let outcomes = served.unwrap_or_else(|error| {
         let failed = error.to_string();
         asks.iter().map(|_| Served::Failed(failed.clone())).collect()
@@ -349,5 +393,9 @@ async fn serve_round(serving: &Serving, database: &mut Database, queue: &str, as
         };
         // Whoever has left gets its messages again when their time is over.
         let _ = ask.answer.send((queue.to_owned(), answer));
+    }
+    if places.count() >= PLACES_KEPT + 2 * serving.waiting_count() {
+        let waiting = serving.waiting();
+        places.keep(|receiver| waiting.contains(receiver));
     }
 }

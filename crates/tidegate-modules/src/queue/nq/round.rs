@@ -2,9 +2,10 @@
 
 use std::{
     cell::Cell,
-    collections::{HashMap, hash_map::Entry},
+    collections::{HashMap, HashSet, hash_map::Entry},
     mem,
     rc::Rc,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -50,18 +51,54 @@ pub(super) enum Served {
     Failed(String),
 }
 
-/// Serves receivers of a queue in their order. Nothing is found in tables that do not exist.
+/// What is known of the places of receivers that wait.
+#[derive(Default)]
+pub(super) struct Places {
+    /// The last message that each of them has got; 0 for none.
+    known: HashMap<Arc<str>, u64>,
+    /// The version of the table in which they were looked up; `None` if it may be another one by now.
+    version: Option<u64>,
+}
+
+impl Places {
+    /// Forgets all of it unless the table has still this version.
+    fn begin(&mut self, version: Option<u64>) {
+        if self.version.is_none() || self.version != version {
+            self.known.clear();
+        }
+        self.version = version;
+    }
+
+    /// How many places are known.
+    pub(super) fn count(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Forgets those of whom `stays` does not say that they wait on.
+    pub(super) fn keep(&mut self, stays: impl Fn(&str) -> bool) {
+        self.known.retain(|receiver, _| stays(receiver));
+    }
+}
+
+/// Serves receivers of a queue in their order. Nothing is found in tables that do not exist. `places` is for the next round of the line.
 ///
 /// # Errors
 /// The database has refused: nobody has got anything, or what it has got comes again when its time is over.
-pub(super) async fn serve(database: &mut Database, queue: &str, asks: &[&Ask]) -> Result<Vec<Served>, QueryError> {
+pub(super) async fn serve(
+    database: &mut Database,
+    queue: &str,
+    asks: &[&Ask],
+    places: &mut Places,
+) -> Result<Vec<Served>, QueryError> {
     let mut served = vec![Served::Messages(Vec::new()); asks.len()];
     let tables = match database.queue(queue).await {
         Ok(tables) => tables,
         Err(error) if is_missing(&error) => return Ok(served),
         Err(error) => return Err(error),
     };
-    let mut round = Round { database, tables, asks, served: &mut served };
+    // Ahead of the look: whoever changes the table behind this makes another version of it.
+    places.begin(database.results_version(queue));
+    let mut round = Round { database, tables, asks, served: &mut served, places };
     let of = |what| (0..asks.len()).filter(|at| asks[*at].what == what).collect::<Vec<_>>();
     let done = match round.next(of(What::Next)).await {
         Ok(()) => round.again(&of(What::Again)).await,
@@ -78,6 +115,7 @@ struct Round<'a> {
     tables: Rc<QueueTables>,
     asks: &'a [&'a Ask],
     served: &'a mut [Served],
+    places: &'a mut Places,
 }
 
 impl Round<'_> {
@@ -87,7 +125,7 @@ impl Round<'_> {
             if asks.is_empty() {
                 break;
             }
-            let mut places = self.places(&asks).await?;
+            self.look_up_places(&asks).await?;
             let mut reader = Reader::default();
             let mut given = Vec::new();
             let mut size = 0;
@@ -97,14 +135,14 @@ impl Round<'_> {
                     continue;
                 }
                 let ask = self.asks[at];
-                let place = places.get_mut(&*ask.receiver).expect("all of them were looked up");
-                let found = self.read(&mut reader, ask, *place).await?;
+                let place = self.places.known.get(&ask.receiver).copied().unwrap_or_default();
+                let found = self.read(&mut reader, ask, place).await?;
                 let Some(last) = found.last() else { continue };
                 if !ask.claim() {
                     self.served[at] = Served::Taken;
                     continue;
                 }
-                *place = last.id;
+                self.places.known.insert(ask.receiver.clone(), last.id);
                 size += size_of(&found);
                 given.push((at, found));
             }
@@ -115,10 +153,14 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// The last message that each of the receivers has got; 0 for none.
-    async fn places(&mut self, asks: &[usize]) -> Result<HashMap<String, u64>, QueryError> {
-        let mut places: HashMap<String, u64> = asks.iter().map(|at| (self.asks[*at].receiver.to_string(), 0)).collect();
-        let names: Vec<String> = places.keys().cloned().collect();
+    /// Learns the places of receivers that are not known.
+    async fn look_up_places(&mut self, asks: &[usize]) -> Result<(), QueryError> {
+        let receivers = asks.iter().map(|at| &self.asks[*at].receiver);
+        let unknown: HashSet<&Arc<str>> = receivers.filter(|name| !self.places.known.contains_key(*name)).collect();
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<Arc<str>> = unknown.into_iter().cloned().collect();
         let keys: Vec<_> = names.iter().map(|name| [Value::Bytes(name.as_bytes()), Value::Uint(NUMBER_MAX)]).collect();
         let filters: Vec<_> = keys.iter().map(|key| [equal(0, key[0])]).collect();
         let requests: Vec<(&OpenTable, Request<'_>)> = keys
@@ -131,9 +173,9 @@ impl Round<'_> {
             .collect();
         let found = all_rows(self.database, &requests).await?;
         for (name, rows) in names.into_iter().zip(found) {
-            places.insert(name, rows.first().map_or(0, |row| number(row.first())));
+            self.places.known.insert(name, rows.first().map_or(0, |row| number(row.first())));
         }
-        Ok(places)
+        Ok(())
     }
 
     /// The messages that somebody is to get who has got those up to `place`.
@@ -160,6 +202,8 @@ impl Round<'_> {
             rows.iter().map(|row| (&self.tables.take, Request::Insert(row, OnDuplicate::Fail))).collect();
         let mut gather = Gather::default();
         if !requests.is_empty() {
+            // What is known now is of this round alone.
+            self.places.version = None;
             self.database.carry_out(&requests, &mut gather).await?;
         }
         let mut ended = gather.ended.into_iter();
@@ -178,6 +222,7 @@ impl Round<'_> {
             self.served[at] = match failed {
                 Some(error) => Served::Failed(error),
                 None if got.is_empty() => {
+                    self.places.known.remove(&self.asks[at].receiver);
                     self.asks[at].release();
                     anew.push(at);
                     Served::Later

@@ -117,6 +117,11 @@ impl Database {
         }
     }
 
+    /// The version of the table of what receivers have got of a queue: another one after each commit that changes it.
+    pub(super) fn results_version(&self, queue: &str) -> Option<u64> {
+        self.engine.table_version(&self.schema, &format!("{queue}_rst"))
+    }
+
     /// The same database, for somebody else.
     pub(super) fn another(&self) -> Self {
         let (engine, path, schema) = (self.engine.clone(), self.path.clone(), self.schema.clone());
