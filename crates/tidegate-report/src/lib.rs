@@ -1,7 +1,7 @@
 //! Comparisons of web stacks on this machine: each is started on the same cores, asked the same, and drawn beside the others.
 //!
 //! `cargo xtask report` and `tidegate report` are this with their own ways to a binary. Reading order: [`matrix`] says what is
-//! measured, [`stacks`] by whom; [`run`] starts and measures, with [`services`] behind the servers, a [`load`] in front of them and
+//! measured, [`stacks`] by whom; [`run`] starts and measures, with [`services`] (and [`mariadb`]) behind the servers, a [`load`] in front of them and
 //! what the kernel tells ([`usage`], [`machine`]); [`points`] keeps the figures, [`stats`] compares them, [`page`] draws;
 //! [`seeds`] are figures of others; [`floor`] is the server below which none gets.
 //!
@@ -13,6 +13,7 @@ mod client;
 pub mod floor;
 pub mod load;
 pub mod machine;
+pub mod mariadb;
 pub mod matrix;
 pub mod options;
 pub mod page;

@@ -1,5 +1,6 @@
 //! MariaDB and memcached of a report, in directories of their own, on the servers' cores.
 
+use crate::mariadb;
 use crate::matrix::Service;
 use crate::places::{Scratch, program};
 use crate::ports::free_port;
@@ -167,37 +168,20 @@ pub fn last_words(dir: &Path) -> String {
 
 fn spawn_mariadb(dir: &Path, port: u16, cores: &str) -> Result<Process, String> {
     let find = |name: &str| program(name).ok_or_else(|| format!("{name} is not installed"));
-    let user = nix::unistd::geteuid().is_root().then_some("--user=root");
-    let data = format!("--datadir={}", dir.join("data").display());
-    let mut install = command(&find("mariadb-install-db")?, cores, dir)?;
-    // Two installations that share a directory for temporary tables get into each other's way.
-    install.env("TMPDIR", dir).args(["--no-defaults", "--auth-root-authentication-method=normal"]);
-    install.args(["--skip-test-db", "--skip-name-resolve", "--force"]).arg(&data).args(user);
-    let status = install.status().map_err(|e| format!("mariadb-install-db: {e}"))?;
-    if !status.success() {
-        return Err(format!("mariadb-install-db ended with {status}: {}", last_words(dir)));
-    }
+    let install = command(&find("mariadb-install-db")?, cores, dir)?;
+    mariadb::install(install, dir).map_err(|problem| format!("{problem}: {}", last_words(dir)))?;
     let mut server = command(&find("mariadbd")?, cores, dir)?;
-    server.env("TMPDIR", dir).args(MARIADB).arg(data).args(user);
-    server.arg(format!("--port={port}")).arg(format!("--socket={}", dir.join("mysqld.sock").display()));
-    server.arg(format!("--pid-file={}", dir.join("mysqld.pid").display()));
+    mariadb::configure(&mut server, dir, port, &MARIADB);
     Process::spawn(&mut server)
 }
 
 /// Settings for many connections; a commit is as durable as the embedded database's.
-const MARIADB: [&str; 12] = [
-    "--no-defaults",
-    "--skip-log-bin",
-    "--skip-name-resolve",
-    "--bind-address=127.0.0.1",
+const MARIADB: [&str; 5] = [
     "--innodb-flush-log-at-trx-commit=1",
     "--innodb-buffer-pool-size=128M",
-    "--character-set-server=utf8mb4",
     "--max-connections=4000",
     "--thread-cache-size=2000",
     "--back-log=2000",
-    "--thread-stack=256K",
-    "--performance-schema=OFF",
 ];
 
 /// Makes the user and the schema, once the server listens.
@@ -210,12 +194,8 @@ fn fill(dir: &Path) -> Result<(), String> {
     sql += &world();
     let file = dir.join("world.sql");
     fs::write(&file, sql).map_err(|e| format!("{}: {e}", file.display()))?;
-    let text = File::open(&file).map_err(|e| format!("{}: {e}", file.display()))?;
     let client = program("mariadb").ok_or("mariadb is not installed")?;
-    let mut client = Command::new(client);
-    client.args(["--no-defaults", "-uroot"]).arg(format!("--socket={}", dir.join("mysqld.sock").display()));
-    let output = client.stdin(text).output().map_err(|e| format!("mariadb: {e}"))?;
-    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()) }
+    mariadb::run_file(Command::new(client), dir, &file)
 }
 
 fn spawn_memcached(dir: &Path, port: u16, cores: &str) -> Result<Process, String> {

@@ -5,9 +5,11 @@ use crate::cases::Vars;
 use crate::paths;
 use crate::ports::free_port;
 use crate::process::Process;
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+use tidegate_report::mariadb;
+
+pub(super) use mariadb::socket;
 
 /// The plugin HandlerSocket, where Debian's package puts it.
 const HANDLER_SOCKET: &str = "/usr/lib/mysql/plugin/handlersocket.so";
@@ -22,7 +24,8 @@ pub(super) fn spawn(dir: &Path, port: u16, durable: bool, vars: &mut Vars) -> Re
     vars.set("TEST_MARIADB_SOCKET", socket(dir).display());
     vars.set("TEST_MARIADB_CA", fixture("mariadb-cert.pem").display());
     let mut server = command("mariadbd", dir)?;
-    server.env("TMPDIR", dir).args(arguments(dir, port, durable)).args(handler_socket(durable, vars));
+    configure(&mut server, dir, port, durable);
+    server.args(handler_socket(durable, vars));
     Process::spawn(&mut server)
 }
 
@@ -53,13 +56,8 @@ fn handler_socket(durable: bool, vars: &mut Vars) -> Vec<String> {
 pub(super) fn spawn_in_namespace(dir: &Path) -> Result<Process, String> {
     install(dir)?;
     let mut server = namespace::command(&program("mariadbd")?, dir)?;
-    server.env("TMPDIR", dir).args(arguments(dir, USUAL_PORT, false));
+    configure(&mut server, dir, USUAL_PORT, false);
     Process::spawn(&mut server)
-}
-
-/// The server's socket.
-pub(super) fn socket(dir: &Path) -> PathBuf {
-    dir.join("mysqld.sock")
 }
 
 fn fixture(name: &str) -> PathBuf {
@@ -67,70 +65,21 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 fn install(dir: &Path) -> Result<(), String> {
-    let mut install = command("mariadb-install-db", dir)?;
-    // Two installations that share a directory for temporary tables get into each other's way.
-    install.env("TMPDIR", dir).args(["--no-defaults", "--auth-root-authentication-method=normal"]);
-    // A machine may have no name that can be looked up.
-    install.args(["--skip-test-db", "--skip-name-resolve", "--force"]);
-    install.arg(format!("--datadir={}", dir.join("data").display()));
-    if nix::unistd::geteuid().is_root() {
-        install.arg("--user=root");
-    }
-    let status = install.status().map_err(|e| format!("mariadb-install-db: {e}"))?;
-    if !status.success() {
-        return Err(format!("mariadb-install-db ended with {status}:\n{}", last_words(dir)));
-    }
-    Ok(())
+    let install = command("mariadb-install-db", dir)?;
+    mariadb::install(install, dir).map_err(|problem| format!("{problem}:\n{}", last_words(dir)))
 }
 
-fn arguments(dir: &Path, port: u16, durable: bool) -> Vec<String> {
+fn configure(server: &mut Command, dir: &Path, port: u16, durable: bool) {
     // Nothing here has to survive, so nothing waits for a disk unless that is what is measured.
     let flush = if durable { "--innodb-flush-log-at-trx-commit=1" } else { "--innodb-flush-log-at-trx-commit=0" };
-    let fixed = [
-        "--no-defaults",
-        "--skip-log-bin",
-        "--skip-name-resolve",
-        "--bind-address=127.0.0.1",
-        flush,
-        "--innodb-buffer-pool-size=32M",
-        "--innodb-log-file-size=16M",
-        "--character-set-server=utf8mb4",
-        "--max-connections=2200",
-        "--thread-stack=256K",
-        "--performance-schema=OFF",
-    ];
-    let mut arguments: Vec<String> = fixed.map(str::to_owned).into();
-    arguments.extend([
-        // It signs itself, for the name localhost.
-        format!("--ssl-cert={}", fixture("mariadb-cert.pem").display()),
-        format!("--ssl-key={}", fixture("mariadb-key.pem").display()),
-        format!("--port={port}"),
-        format!("--socket={}", socket(dir).display()),
-        format!("--datadir={}", dir.join("data").display()),
-        format!("--pid-file={}", dir.join("mysqld.pid").display()),
-    ]);
-    if nix::unistd::geteuid().is_root() {
-        arguments.push("--user=root".to_owned());
-    }
-    arguments
+    // It signs itself, for the name localhost.
+    let cert = format!("--ssl-cert={}", fixture("mariadb-cert.pem").display());
+    let key = format!("--ssl-key={}", fixture("mariadb-key.pem").display());
+    let sizes = ["--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M", "--max-connections=2200"];
+    mariadb::configure(server, dir, port, &[&sizes[..], &[flush, &cert, &key]].concat());
 }
 
 /// Runs the statements of a fixture on a server that listens by now.
 pub(super) fn load_fixtures(dir: &Path, name: &str) -> Result<(), String> {
-    let file = fixture(name);
-    let sql = File::open(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-    let errors = dir.join("fixtures.log");
-    let log = File::create(&errors).map_err(|e| format!("{}: {e}", errors.display()))?;
-    let status = Command::new(program("mariadb")?)
-        .args(["--no-defaults", "--user=root", "--default-character-set=utf8mb4"])
-        .arg(format!("--socket={}", socket(dir).display()))
-        .stdin(sql)
-        .stdout(Stdio::null())
-        .stderr(log)
-        .status()
-        .map_err(|e| format!("mariadb: {e}"))?;
-    if status.success() {
-        return Ok(());
-    }
-    Err(format!("{}: {}", file.display(), fs::read_to_string(&errors).unwrap_or_default().trim()))
+    mariadb::run_file(Command::new(program("mariadb")?), dir, &fixture(name))
 }
