@@ -14,6 +14,8 @@ use crate::variable::VariableId;
 pub struct Regex {
     code: ptr::NonNull<pcre::pcre2_code_8>,
     pattern: BString,
+    /// How much of the pattern, behind its `^`, is text that each match begins with; see [`literal_prefix_bytes`].
+    prefix_bytes: usize,
     group_count: usize,
     names: Vec<(BString, usize)>,
     /// Variables that the named groups set, with the groups' numbers; see [`Regex::bind`].
@@ -98,6 +100,7 @@ impl Regex {
         let mut regex = Regex {
             code: compiled,
             pattern: pattern.into(),
+            prefix_bytes: if options == RegexOptions::NONE { literal_prefix_bytes(pattern) } else { 0 },
             group_count: 0,
             names: Vec::new(),
             variables: OnceLock::new(),
@@ -167,6 +170,9 @@ impl Regex {
     /// # Errors
     /// [`MatchError`] when a limit of PCRE is reached.
     pub fn is_match(&self, subject: &[u8]) -> Result<bool, MatchError> {
+        if !self.may_match(subject) {
+            return Ok(false);
+        }
         self.run(subject, 0, 0, |_| ()).map(|found| found.is_some())
     }
 
@@ -175,7 +181,15 @@ impl Regex {
     /// # Errors
     /// [`MatchError`] when a limit of PCRE is reached.
     pub fn captures(&self, subject: &[u8]) -> Result<Option<Captures>, MatchError> {
+        if !self.may_match(subject) {
+            return Ok(None);
+        }
         self.run(subject, 0, 0, |pairs| Captures { groups: read_groups(pairs, self.group_count) })
+    }
+
+    /// Whether `subject` begins with the text that each match begins with: the look at a long list of patterns is mostly this.
+    fn may_match(&self, subject: &[u8]) -> bool {
+        self.prefix_bytes == 0 || subject.starts_with(&self.pattern[1..=self.prefix_bytes])
     }
 
     /// Matches from offset `start`, with PCRE2 match options, and hands the offset pairs that were set to `found`.
@@ -264,6 +278,23 @@ impl Drop for MatchData {
     }
 }
 
+/// How many bytes behind the `^` of a pattern without options stand for themselves in each match, as far as that is plain
+/// to see; 0 for a pattern without `^`.
+fn literal_prefix_bytes(pattern: &[u8]) -> usize {
+    let Some(rest) = pattern.strip_prefix(b"^") else { return 0 };
+    if rest.contains(&b'|') {
+        // Another alternative may begin with anything.
+        return 0;
+    }
+    let is_plain = |byte: &&u8| byte.is_ascii_alphanumeric() || b"/-_".contains(*byte);
+    let bytes = rest.iter().take_while(is_plain).count();
+    match rest.get(bytes) {
+        // The last one may be missing.
+        Some(b'?' | b'*' | b'{') => bytes.saturating_sub(1),
+        _ => bytes,
+    }
+}
+
 fn read_groups(pairs: &[usize], group_count: usize) -> Vec<Option<(usize, usize)>> {
     let mut groups: Vec<_> =
         pairs.chunks(2).map(|pair| (pair[0] != usize::MAX).then_some((pair[0], pair[1]))).collect();
@@ -296,6 +327,34 @@ mod tests {
         check("x", "abc", None);
         check("(a)|(b)", "b", Some(&[Some((0, 1)), None, Some((0, 1))]));
         check("(b)|(a)(x)?", "b", Some(&[Some((0, 1)), Some((0, 1)), None, None]));
+    }
+
+    #[test]
+    fn matches_begin_with_the_plain_text_of_the_pattern() {
+        for (pattern, bytes) in [
+            ("^/a-b_9/(c)", 7),
+            ("^/ab?c", 2),
+            ("^/ab*", 2),
+            ("^/ab{0}", 2),
+            ("^/ab+", 3),
+            ("^/ab.c", 3),
+            ("^/ab$", 3),
+            ("^a?", 0),
+            ("^/a|b", 0),
+            ("^/(a|b)", 0),
+            ("^", 0),
+            ("/ab", 0),
+            ("(?i)^ab", 0),
+        ] {
+            assert_eq!(literal_prefix_bytes(pattern.as_bytes()), bytes, "{pattern}");
+        }
+        check("^/ab?c", "/ac", Some(&[Some((0, 3))]));
+        check("^/ab?c", "/xc", None);
+        check("^ab(?i)cd", "abCD", Some(&[Some((0, 4))]));
+        check("^ab", "a", None);
+        check("^/a|b", "xb", Some(&[Some((1, 2))]));
+        let caseless = Regex::new(b"^ab", RegexOptions::CASELESS).expect("compiles");
+        assert_eq!(caseless.is_match(b"ABC"), Ok(true));
     }
 
     #[test]

@@ -7,8 +7,6 @@
 
 use std::collections::HashMap;
 
-use bstr::{BStr, BString};
-
 /// Why a name cannot be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HostnameError {
@@ -21,11 +19,11 @@ pub(crate) enum HostnameError {
 /// Values by host name.
 #[derive(Debug)]
 pub(crate) struct Hostnames<T> {
-    exact: HashMap<BString, T>,
+    exact: HashMap<Box<[u8]>, T>,
     /// `.example.com` for `*.example.com`.
-    leading: HashMap<BString, T>,
+    leading: HashMap<Box<[u8]>, T>,
     /// `mail.` for `mail.*`.
-    trailing: HashMap<BString, T>,
+    trailing: HashMap<Box<[u8]>, T>,
 }
 
 impl<T> Default for Hostnames<T> {
@@ -34,7 +32,7 @@ impl<T> Default for Hostnames<T> {
     }
 }
 
-fn insert<T>(map: &mut HashMap<BString, T>, key: &[u8], value: T) -> Result<(), HostnameError> {
+fn insert<T>(map: &mut HashMap<Box<[u8]>, T>, key: &[u8], value: T) -> Result<(), HostnameError> {
     match map.insert(key.into(), value) {
         None => Ok(()),
         Some(_) => Err(HostnameError::Conflict),
@@ -69,11 +67,11 @@ impl<T: Clone> Hostnames<T> {
 
     /// The value for a name in lower case.
     pub(crate) fn find(&self, name: &[u8]) -> Option<&T> {
-        if let Some(value) = self.exact.get(BStr::new(name)) {
+        if let Some(value) = self.exact.get(name) {
             return Some(value);
         }
         let dots = || memchr::memchr_iter(b'.', name);
-        let leading = |at: usize| if at == 0 { None } else { self.leading.get(BStr::new(&name[at..])) };
+        let leading = |at: usize| if at == 0 { None } else { self.leading.get(&name[at..]) };
         if !self.leading.is_empty()
             && let Some(value) = dots().find_map(leading)
         {
@@ -82,7 +80,7 @@ impl<T: Clone> Hostnames<T> {
         if self.trailing.is_empty() {
             return None;
         }
-        let trailing = |at: usize| self.trailing.get(BStr::new(&name[..=at]));
+        let trailing = |at: usize| self.trailing.get(&name[..=at]);
         memchr::memrchr_iter(b'.', name).find_map(trailing)
     }
 

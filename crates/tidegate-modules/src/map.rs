@@ -2,6 +2,8 @@
 //!
 //! Follows nginx's `ngx_http_map_module`.
 
+use std::collections::HashMap;
+
 use bstr::{BString, ByteSlice};
 use tidegate_conf::{Diagnostic, Level as Severity, ast};
 use tidegate_core::{
@@ -56,10 +58,17 @@ struct Map {
     source: Template,
     /// A dot at the end of the source is dropped, and names may have wildcards.
     hostnames: bool,
-    names: Hostnames<Template>,
-    patterns: Vec<(Regex, Template)>,
+    names: Hostnames<ValueIndex>,
+    patterns: Vec<(Regex, ValueIndex)>,
     default: Option<Template>,
+    values: Vec<Template>,
 }
+
+/// Where a value stands in [`Map::values`]: most tables have few values, and many names for each.
+type ValueIndex = usize;
+
+/// Values without variables that a table has while it is read.
+type Known = HashMap<BString, ValueIndex>;
 
 fn emerg(arg: &ast::Arg, message: impl Into<String>) -> Diagnostic {
     Diagnostic::new(Severity::Emerg, arg.span, message)
@@ -70,14 +79,22 @@ fn map(_: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Resul
     let source = build.template(source)?;
     let name = build.variable_name(target)?.to_owned();
     let entries = block_of(directive);
-    let mut map = Map { source, hostnames: false, names: Hostnames::default(), patterns: Vec::new(), default: None };
+    let mut map = Map {
+        source,
+        hostnames: false,
+        names: Hostnames::default(),
+        patterns: Vec::new(),
+        default: None,
+        values: Vec::new(),
+    };
     let mut volatile = false;
+    let mut known = Known::new();
     for entry in entries {
         match (&**entry.name.value, &*entry.args) {
             (b"hostnames", []) => map.hostnames = true,
             (b"volatile", []) => volatile = true,
             (_, [value]) => {
-                if let Err(diagnostic) = map.add(&entry.name, value, build) {
+                if let Err(diagnostic) = map.add(&entry.name, value, &mut known, build) {
                     build.diagnostics.push(diagnostic);
                 }
             }
@@ -93,7 +110,13 @@ fn map(_: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Resul
 }
 
 impl Map {
-    fn add(&mut self, key: &ast::Arg, value: &ast::Arg, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+    fn add(
+        &mut self,
+        key: &ast::Arg,
+        value: &ast::Arg,
+        known: &mut Known,
+        build: &mut Build<'_>,
+    ) -> Result<(), Diagnostic> {
         let value = build.template(value)?;
         let text = &key.value;
         if text == "default" {
@@ -109,9 +132,11 @@ impl Map {
             };
             let regex = Regex::new(pattern, options).map_err(|error| emerg(key, error.to_string()))?;
             build.define_captures(&regex, key.span)?;
+            let value = self.index_of(value, known);
             self.patterns.push((regex, value));
             return Ok(());
         }
+        let value = self.index_of(value, known);
         // A backslash makes special words ordinary.
         let name: BString = match text.strip_prefix(b"\\") {
             Some(rest) if !rest.is_empty() => rest.into(),
@@ -124,6 +149,18 @@ impl Map {
         })
     }
 
+    fn index_of(&mut self, value: Template, known: &mut Known) -> ValueIndex {
+        let next = self.values.len();
+        if let Some(text) = value.as_literal() {
+            let index = *known.entry(text.into()).or_insert(next);
+            if index != next {
+                return index;
+            }
+        }
+        self.values.push(value);
+        next
+    }
+
     fn compute(&self, req: &Request, out: &mut Vec<u8>) -> bool {
         let source = self.source.eval_cow(req);
         let mut text = &*source;
@@ -132,13 +169,13 @@ impl Map {
         {
             text = shorter;
         }
-        if let Some(value) = self.find(req, text).or(self.default.as_ref()) {
+        if let Some(value) = self.find(req, text).map(|index| &self.values[index]).or(self.default.as_ref()) {
             value.write(req, out);
         }
         true
     }
 
-    fn find(&self, req: &Request, text: &[u8]) -> Option<&Template> {
+    fn find(&self, req: &Request, text: &[u8]) -> Option<ValueIndex> {
         let found = if self.names.is_empty() {
             None
         } else if text.iter().any(u8::is_ascii_uppercase) {
@@ -147,14 +184,14 @@ impl Map {
             self.names.find(text)
         };
         if found.is_some() || text.is_empty() {
-            return found;
+            return found.copied();
         }
         for (regex, value) in &self.patterns {
             match regex.captures(text) {
                 Ok(Some(captures)) => {
                     req.set_named_captures(regex, text, &captures);
                     req.set_captures(text, captures);
-                    return Some(value);
+                    return Some(*value);
                 }
                 Ok(None) => {}
                 Err(error) => {

@@ -15,6 +15,7 @@ use tidegate_core::worker;
 use tidegate_net::generations::Workers;
 use tidegate_net::generations::affinity::CpuSet;
 use tidegate_net::log::{self, ErrorLog, Level, note};
+use tidegate_net::memory;
 
 use crate::identity::Identity;
 use crate::privileges::{self, Account, to_path};
@@ -68,6 +69,8 @@ impl Loader {
                     note(level_of(*level), format_args!("{warning}"));
                 }
                 self.check(&config)?;
+                // The syntax tree of a long configuration was larger than what is left of it.
+                memory::collect();
                 Ok(config)
             }
             Err(error) => {

@@ -148,3 +148,49 @@ map $arg_a $b { default $nosuch; }
 --- must_die
 --- error_log
 unknown "nosuch" variable
+
+=== TEST 15: many entries with the same values, and patterns that begin with the same text
+--- http_config
+map $arg_a $b { hostnames; default none; a same; b other; .c.org same; d.* "$arg_v"; e "$arg_v"; ~^/ab?c same; ~^/a|z$ other; ~^/a1+$ third; ~*^/Q other; }
+--- config
+location / { return 200 "$b\n"; }
+--- requests
+GET /?a=a
+~~~
+GET /?a=b
+~~~
+GET /?a=x.c.org
+~~~
+GET /?a=d.org&v=one
+~~~
+GET /?a=e&v=two
+~~~
+GET /?a=/ac
+~~~
+GET /?a=yz
+~~~
+GET /?a=/ab
+~~~
+GET /?a=/qq
+~~~
+GET /?a=/1
+--- response_body
+same
+~~~
+other
+~~~
+same
+~~~
+one
+~~~
+two
+~~~
+same
+~~~
+other
+~~~
+other
+~~~
+other
+~~~
+none
