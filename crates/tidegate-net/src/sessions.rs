@@ -32,10 +32,12 @@ use crate::{
 const UNPARKED_MAX: usize = 256;
 
 /// Time between two searches for connections to park while many new ones arrive.
-const PARK_EARLY_CHECK_MS: u64 = 10;
+const PARK_EARLY_CHECK_MS: u64 = 50;
 
-/// Time without a byte after which a worker with more than [`UNPARKED_MAX`] connections parks one without a request.
-const PARK_EARLY_AFTER_MS: u64 = 20;
+/// Time without a byte after which a worker with more than [`UNPARKED_MAX`] connections parks one without a request. A client
+/// that opens thousands of connections needs so long until it sends a request on each: to park and wake all of them would
+/// take as long as to accept and answer them.
+const PARK_EARLY_AFTER_MS: u64 = 250;
 
 /// Places of connections that an idle worker keeps.
 const CONNECTIONS_KEPT: usize = 1024;
