@@ -1,17 +1,16 @@
 //! Timers of a virtual machine: what is pending, what runs, and their end with the worker.
 
+mod queue;
+
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int};
 use std::future::poll_fn;
 use std::mem::MaybeUninit;
-use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
-use std::time::Duration;
 
 use mlua_sys as ffi;
 use mlua_sys::lua_Debug;
-use tidegate_net::{clock, sleep};
 
 use crate::budget::Meter;
 use crate::function::c_bytes;
@@ -21,14 +20,17 @@ use crate::scheduler::{LightThread, Run, Started};
 use crate::stack::Lua;
 use crate::vm::{Vm, VmUse};
 
+use queue::Queue;
+
 /// Counts and bounds of a virtual machine's timers.
 pub(crate) struct Timers {
     pending_max: usize,
     running_max: usize,
     running: Cell<usize>,
-    exiting: Cell<bool>,
-    waiting: RefCell<Vec<Weak<Alarm>>>,
     pending: Cell<usize>,
+    exiting: Cell<bool>,
+    /// Those that are pending. The task that starts them owns it, and is there as long as there are any.
+    queue: RefCell<Weak<Queue>>,
     /// Who waits for the last timer to end.
     idle_waker: Cell<Option<Waker>>,
 }
@@ -39,21 +41,15 @@ pub(crate) enum Refusal {
     TooManyPending,
 }
 
-/// Lets the end of the worker wake a pending timer before its time.
-#[derive(Default)]
-struct Alarm {
-    waker: Cell<Option<Waker>>,
-}
-
 impl Timers {
     pub(crate) fn new(pending_max: usize, running_max: usize) -> Self {
         Self {
             pending_max,
             running_max,
             running: Cell::new(0),
-            exiting: Cell::new(false),
-            waiting: RefCell::default(),
             pending: Cell::new(0),
+            exiting: Cell::new(false),
+            queue: RefCell::default(),
             idle_waker: Cell::new(None),
         }
     }
@@ -66,23 +62,21 @@ impl Timers {
         self.pending.get()
     }
 
-    /// Whether a timer with `delay` may be created now.
-    pub(crate) fn check(&self, delay: Duration) -> Result<(), Refusal> {
-        if self.exiting.get() && !delay.is_zero() {
+    /// Whether a timer with a delay of so many milliseconds may be created now.
+    pub(crate) fn check(&self, delay_ms: u64) -> Result<(), Refusal> {
+        if self.exiting.get() && delay_ms > 0 {
             return Err(Refusal::Exiting);
         }
         if self.pending.get() >= self.pending_max { Err(Refusal::TooManyPending) } else { Ok(()) }
     }
 
-    fn add_alarm(&self) -> Rc<Alarm> {
-        let alarm = Rc::new(Alarm::default());
-        let mut waiting = self.waiting.borrow_mut();
-        // Amortised: the list is swept when it would grow.
-        if waiting.len() == waiting.capacity() {
-            waiting.retain(|alarm| alarm.strong_count() > 0);
-        }
-        waiting.push(Rc::downgrade(&alarm));
-        alarm
+    fn queue(&self) -> Rc<Queue> {
+        let found = self.queue.borrow().upgrade();
+        found.unwrap_or_else(|| {
+            let queue = Queue::begin();
+            self.queue.replace(Rc::downgrade(&queue));
+            queue
+        })
     }
 
     fn wake_idle(&self) {
@@ -100,11 +94,9 @@ impl Vm {
     /// any more. The worker calls it when it begins to exit.
     pub fn end_timers(&self) {
         self.timers.exiting.set(true);
-        let waiting = self.timers.waiting.take();
-        for alarm in waiting.iter().filter_map(Weak::upgrade) {
-            if let Some(waker) = alarm.waker.take() {
-                waker.wake();
-            }
+        let queue = self.timers.queue.borrow().upgrade();
+        if let Some(queue) = queue {
+            queue.end_all();
         }
     }
 
@@ -126,22 +118,6 @@ impl Vm {
     }
 }
 
-/// Counts a pending timer for as long as it lives.
-struct Pending(Rc<Vm>);
-
-impl Pending {
-    fn new(vm: &Rc<Vm>) -> Self {
-        vm.timers.pending.set(vm.timers.pending.get() + 1);
-        Self(vm.clone())
-    }
-}
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        self.0.timers.pending.set(self.0.timers.pending.get() - 1);
-    }
-}
-
 /// Counts a running timer for as long as it lives.
 struct Running(Rc<Vm>);
 
@@ -159,74 +135,101 @@ impl Drop for Running {
     }
 }
 
-/// A pooled coroutine that goes back to its pool if the timer never runs.
-struct Prepared {
-    vm: Rc<Vm>,
-    thread: Option<Rc<LightThread>>,
-}
-
-impl Drop for Prepared {
-    fn drop(&mut self) {
-        if let Some(thread) = self.thread.take() {
-            self.vm.give_thread(thread);
-        }
-    }
-}
-
 thread_local! {
     /// The time of the running timer and of those that led to it, until it waits.
     static CHAIN: RefCell<Option<Rc<Meter>>> = const { RefCell::new(None) };
 }
 
-/// Starts a timer whose function and arguments stand on the stack of `thread`.
-pub(crate) fn launch(vm: &Rc<Vm>, host: Host, thread: Rc<LightThread>, delay: Duration, repeat: bool) {
-    let pending = Pending::new(vm);
-    let alarm = if delay.is_zero() { None } else { Some(vm.timers.add_alarm()) };
+/// Creates a timer whose function and arguments stand on the stack of `thread`.
+pub(crate) fn launch(vm: &Rc<Vm>, host: Host, thread: Rc<LightThread>, delay_ms: u64, repeats: bool) {
+    let timers = &vm.timers;
+    timers.pending.set(timers.pending.get() + 1);
     // A timer without a delay goes on with what created it, if that is a timer as well.
-    let chain = if delay.is_zero() { CHAIN.with_borrow(Clone::clone) } else { None };
-    let mut prepared = Prepared { vm: vm.clone(), thread: Some(thread) };
+    let chain = if delay_ms == 0 { CHAIN.with_borrow(Clone::clone) } else { None };
+    let thread = Some(thread);
     let vm_use = VmUse::another(vm);
-    let vm = vm.clone();
-    tokio::task::spawn_local(async move {
-        if chain.is_some() {
-            // Timers that create timers without end leave the worker time to look at its connections.
-            tokio::task::yield_now().await;
-        }
-        let premature = match &alarm {
-            Some(alarm) => expire(&vm, alarm, delay).await,
-            None => false,
-        };
-        clock::update();
-        host.log_debug(b"lua ngx.timer expired");
-        // The next one is pending before this one runs: the interval does not depend on how long it takes.
-        let next =
-            if repeat && !premature { prepared.thread.as_ref().and_then(|thread| copy(&vm, thread)) } else { None };
-        drop(pending);
-        if let Some(next) = next {
-            launch(&vm, host.clone(), next, delay, true);
-        }
-        if let Some(thread) = prepared.thread.take() {
-            run(&vm, host, thread, premature, chain).await;
-        }
-        vm.timers.wake_idle();
-        drop(vm_use);
-    });
+    timers.queue().add(Timer { vm: vm.clone(), host, thread, delay_ms, repeats, premature: false, chain, vm_use });
 }
 
-/// Waits for `delay` or the end of the worker; `true` for the latter.
-async fn expire(vm: &Rc<Vm>, alarm: &Alarm, delay: Duration) -> bool {
-    let mut sleep = pin!(sleep::sleep(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)));
-    poll_fn(|cx| {
-        if sleep.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(false);
+/// A timer that is pending.
+struct Timer {
+    vm: Rc<Vm>,
+    host: Host,
+    /// A pooled coroutine, which goes back to its pool if the timer never runs. `None` when the timer is pending no more.
+    thread: Option<Rc<LightThread>>,
+    delay_ms: u64,
+    /// Another one follows each that ends (`ngx.timer.every`).
+    repeats: bool,
+    /// The worker ends before its time.
+    premature: bool,
+    chain: Option<Rc<Meter>>,
+    vm_use: Option<VmUse>,
+}
+
+impl Timer {
+    /// Runs its function, in a task of its own from its first wait on.
+    fn start(mut self) {
+        self.host.log_debug(b"lua ngx.timer expired");
+        // The next one is pending before this one runs: the interval does not depend on how long it takes.
+        let next = self.thread.as_ref().filter(|_| self.repeats && !self.premature);
+        let next = next.and_then(|thread| copy(&self.vm, thread));
+        let Some(thread) = self.take_thread() else { return };
+        if let Some(next) = next {
+            launch(&self.vm, self.host.clone(), next, self.delay_ms, true);
         }
-        if vm.timers.exiting.get() {
-            return Poll::Ready(true);
+        let (vm, host) = (self.vm.clone(), self.host.clone());
+        if vm.timers.running() >= vm.timers.running_max {
+            refuse(&vm, &host, thread);
+            return;
         }
-        alarm.waker.set(Some(cx.waker().clone()));
-        Poll::Pending
-    })
-    .await
+        let running = Running::new(&vm);
+        // SAFETY: it does not run yet, and only its timer works with its stack.
+        let lua = unsafe { thread.coroutine().lua() };
+        lua.push_bool(self.premature);
+        lua.insert(2);
+        let args = lua.top() - 1;
+        let chain = self.chain.take().inspect(|chain| chain.start()).unwrap_or_default();
+        match start(&vm, host.clone(), thread, args, chain) {
+            Started::Done(_) => host.log_debug(b"http lua close fake http connection"),
+            Started::Waiting(waiting) => {
+                let vm_use = self.vm_use.take();
+                tokio::task::spawn_local(async move {
+                    waiting.await;
+                    host.log_debug(b"http lua close fake http connection");
+                    drop(running);
+                    drop(vm_use);
+                });
+            }
+        }
+    }
+
+    /// It is pending no more.
+    fn take_thread(&mut self) -> Option<Rc<LightThread>> {
+        let thread = self.thread.take()?;
+        self.vm.timers.pending.set(self.vm.timers.pending.get() - 1);
+        Some(thread)
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        if let Some(thread) = self.take_thread() {
+            self.vm.give_thread(thread);
+        }
+    }
+}
+
+/// Says that a timer's function does not run since too many do.
+#[cold]
+fn refuse(vm: &Rc<Vm>, host: &Host, thread: Rc<LightThread>) {
+    // SAFETY: it does not run, and only its timer works with its stack.
+    let place = place_of_function(unsafe { thread.coroutine().lua() });
+    let text = format!(": {} lua_max_running_timers are not enough", vm.timers.running_max);
+    let text = [b"lua failed to run timer with function defined at ", place.as_slice(), text.as_bytes()].concat();
+    host.log(LogLevel::Alert, &text);
+    host.log_debug(b"http lua close fake http connection");
+    vm.give_thread(thread);
+    vm.timers.wake_idle();
 }
 
 /// A second coroutine with the same function and arguments.
@@ -244,29 +247,6 @@ fn copy(vm: &Rc<Vm>, thread: &LightThread) -> Option<Rc<LightThread>> {
     }
     from.move_to(next.coroutine(), count);
     Some(next)
-}
-
-async fn run(vm: &Rc<Vm>, host: Host, thread: Rc<LightThread>, premature: bool, chain: Option<Rc<Meter>>) {
-    // SAFETY: it does not run yet, and only its timer works with its stack.
-    let lua = unsafe { thread.coroutine().lua() };
-    if vm.timers.running() >= vm.timers.running_max {
-        let place = place_of_function(lua);
-        let text = format!(": {} lua_max_running_timers are not enough", vm.timers.running_max);
-        let text = [b"lua failed to run timer with function defined at ", place.as_slice(), text.as_bytes()].concat();
-        host.log(LogLevel::Alert, &text);
-        host.log_debug(b"http lua close fake http connection");
-        vm.give_thread(thread);
-        return;
-    }
-    let _running = Running::new(vm);
-    lua.push_bool(premature);
-    lua.insert(2);
-    let args = lua.top() - 1;
-    let chain = chain.inspect(|chain| chain.start()).unwrap_or_default();
-    if let Started::Waiting(waiting) = start(vm, host.clone(), thread, args, chain) {
-        waiting.await;
-    }
-    host.log_debug(b"http lua close fake http connection");
 }
 
 /// Runs a timer's function up to its first wait, on the time of `chain`.

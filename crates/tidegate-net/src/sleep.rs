@@ -1,73 +1,87 @@
-//! Sleeps of milliseconds, for thousands of sleepers: `ngx.sleep`.
+//! Sleeps of milliseconds, for thousands of sleepers: `ngx.sleep` and `ngx.timer`.
 //!
-//! All sleepers of a worker share one timer of the kernel, set to the first of them. Nobody wakes early. A crowd whose
-//! members are due within a millisecond wakes together, with the last: whoever was woken together tends to come back
-//! together, so that one wait of the event loop serves them all. Where they are due all the time, some wake every
-//! millisecond. tokio's timers serve everything else; for short sleeps they cost more: each new first one interrupts the
-//! event loop's wait by a write, and what it waits for is rounded up twice, so that a millisecond takes two or three.
+//! Time is counted as nginx counts it, in whole milliseconds of the worker's clock ([`clock::steady_ms`]): a sleep begins
+//! with the millisecond that the clock shows and ends with that in which it is due, so that it may be a part of one shorter.
+//! All who are due in the same millisecond wake together, and come back together: one wait of the event loop serves them
+//! all. All sleepers of a worker share one timer of the kernel, set to the first of them. tokio's timers serve everything
+//! else; for short sleeps they cost more: each new first one interrupts the event loop's wait by a write, and what it waits
+//! for is rounded up twice, so that a millisecond takes two or three.
 
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
     future::Future,
     io,
-    mem::{self, MaybeUninit},
+    mem::MaybeUninit,
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
     pin::Pin,
     ptr,
     rc::{Rc, Weak},
     task::{Context, Poll, Waker},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use tokio::io::{Interest, unix::AsyncFd};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    time::Instant,
+};
 
-use crate::worker;
+use crate::{clock, worker};
 
-/// What the kernel's timer is set to at most; sleepers may wait longer.
-const TIMER_MAX: Duration = Duration::from_secs(24 * 3600);
-
-/// So many sleepers are a crowd. Fewer wake one by one, on time.
-const CROWD: usize = 8;
-
-/// How much later than its time somebody in a crowd may wake.
-///
-/// Source: nginx, whose clock stands still for as long as an `epoll_wait` of a millisecond takes.
-const GATHERING_MAX: Duration = Duration::from_millis(1);
+/// How far ahead the kernel's timer is set at most; sleepers may wait longer.
+const TIMER_MAX_MS: u64 = 24 * 3600 * 1000;
 
 /// The sleepers of a thread.
 struct Sleepers {
     timer: AsyncFd<OwnedFd>,
-    /// Times are counted from here.
-    epoch: Instant,
-    /// Wakers by the time at which they are due, then by arrival.
-    waiting: RefCell<BTreeMap<Key, Waker>>,
-    arrivals: Cell<u64>,
-    /// Everybody due at this time or before was woken.
-    passed: Cell<Duration>,
-    /// The time that the timer is set to.
-    armed: Cell<Duration>,
-    /// From the first to the last of the crowd that was woken last: how long to wait for the next one. Zero after fewer, or
-    /// where others were due soon after.
-    spread: Cell<Duration>,
-    /// A crowd waits for its last.
-    gathered: Cell<bool>,
+    /// By the millisecond in which they are due. No crowd is empty.
+    waiting: RefCell<BTreeMap<u64, Crowd>>,
+    /// Everybody due in this millisecond or before was woken.
+    passed_ms: Cell<u64>,
+    /// What the timer is set to.
+    armed_ms: Cell<u64>,
 }
 
-/// Time and number of arrival.
-type Key = (Duration, u64);
+/// Those who are due in the same millisecond.
+#[derive(Default)]
+struct Crowd {
+    /// By arrival; `None` for those who wait no more. They came within a millisecond: nothing is won by closing the gaps.
+    wakers: Vec<Option<Waker>>,
+    waiting_count: usize,
+}
 
 thread_local! {
+    /// What [`now_ms`] counts from on a thread without a worker.
+    static BEGINNING: Instant = Instant::now();
     /// Those of the worker that runs; its task that waits for the timer owns them.
     static SLEEPERS: RefCell<Weak<Sleepers>> = const { RefCell::new(Weak::new()) };
 }
 
-/// Sleeps for `ms` milliseconds, in a crowd for up to [`GATHERING_MAX`] more. The sleep begins when the future is first polled.
-pub async fn sleep(ms: u64) {
+/// Sleeps for `ms` milliseconds, counted from the time that the thread's clock shows.
+///
+/// Source: nginx, `ngx_add_timer`.
+pub fn sleep(ms: u64) -> impl Future<Output = ()> {
+    until(now_ms().saturating_add(ms))
+}
+
+/// Milliseconds of the clock that sleeps are counted by: the worker's, or tokio's on a thread without a worker.
+pub fn now_ms() -> u64 {
+    if SLEEPERS.with_borrow(|sleepers| sleepers.strong_count() > 0) || worker::current().is_some() {
+        return clock::steady_ms();
+    }
+    let passed = BEGINNING.with(|beginning| Instant::now().saturating_duration_since(*beginning));
+    u64::try_from(passed.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Sleeps until [`now_ms`] is `due_ms` or later.
+pub async fn until(due_ms: u64) {
     match Sleepers::of_this_worker() {
-        Some(sleepers) => Nap { key: (sleepers.due(ms), 0), sleepers: Rc::downgrade(&sleepers) }.await,
-        // Boxed: rare and large.
-        None => Box::pin(tokio::time::sleep(Duration::from_millis(ms))).await,
+        Some(sleepers) => Nap { due_ms, place: None, sleepers: Rc::downgrade(&sleepers) }.await,
+        None => {
+            let left = Duration::from_millis(due_ms.saturating_sub(now_ms()));
+            // Boxed: rare and large.
+            Box::pin(tokio::time::sleep(left)).await;
+        }
     }
 }
 
@@ -85,13 +99,9 @@ impl Sleepers {
         let timer = unsafe { AsyncFd::register_with_interest(timer, Interest::READABLE) }.ok()?;
         let sleepers = Rc::new(Sleepers {
             timer,
-            epoch: Instant::now(),
             waiting: RefCell::default(),
-            arrivals: Cell::new(0),
-            passed: Cell::new(Duration::ZERO),
-            armed: Cell::new(Duration::MAX),
-            spread: Cell::new(Duration::ZERO),
-            gathered: Cell::new(false),
+            passed_ms: Cell::new(0),
+            armed_ms: Cell::new(u64::MAX),
         });
         SLEEPERS.set(Rc::downgrade(&sleepers));
         let owned = sleepers.clone();
@@ -99,76 +109,70 @@ impl Sleepers {
             // The descriptor is ours and stays open: waiting for it does not fail before the runtime ends.
             while let Ok(mut ready) = owned.timer.readable().await {
                 ready.clear_ready();
-                owned.wake_due();
+                clock::update();
+                owned.wake_due(clock::steady_ms());
             }
         });
         Some(sleepers)
     }
 
-    fn due(&self, ms: u64) -> Duration {
-        self.epoch.elapsed().saturating_add(Duration::from_millis(ms))
-    }
-
-    fn wake_due(&self) {
-        let now = self.epoch.elapsed();
-        self.armed.set(Duration::MAX);
-        if let Some(at) = self.better_time(now) {
-            self.set_timer(at, now);
-            return;
-        }
-        self.passed.set(now);
-        let (mut count, mut first, mut last) = (0, now, now);
+    fn wake_due(&self, now_ms: u64) {
+        self.armed_ms.set(u64::MAX);
+        self.passed_ms.set(now_ms);
         // Nobody finds the map borrowed: a waker belongs to somebody else.
-        while let Some((due, waker)) = self.take_due(now) {
-            (count, first, last) = (count + 1, first.min(due), due);
-            waker.wake();
+        while let Some(crowd) = self.take_due(now_ms) {
+            crowd.wakers.into_iter().flatten().for_each(Waker::wake);
         }
-        let next = self.waiting.borrow().first_key_value().map(|(&(due, _), _)| due);
-        let is_all = count >= CROWD && next.is_none_or(|next| next > now + GATHERING_MAX);
-        self.spread.set(if is_all { (last - first).min(GATHERING_MAX) } else { Duration::ZERO });
-        if let Some(due) = next {
-            self.arm(due);
+        let next = self.waiting.borrow().first_key_value().map(|(&due_ms, _)| due_ms);
+        if let Some(due_ms) = next {
+            self.arm(due_ms);
         }
     }
 
-    /// When it is better to wake a crowd whose first could wake now.
-    fn better_time(&self, now: Duration) -> Option<Duration> {
-        let waiting = self.waiting.borrow();
-        // A crowd waits for its last once: those who come meanwhile do not make it longer.
-        if self.gathered.take() || waiting.len() < CROWD {
-            return None;
-        }
-        let (&(first, _), _) = waiting.first_key_value()?;
-        let latest = first + GATHERING_MAX;
-        let (&(last, _), _) = waiting.range(..=(latest, u64::MAX)).next_back()?;
-        if waiting.range((latest, u64::MAX)..=(latest + GATHERING_MAX, u64::MAX)).next().is_none() {
-            self.gathered.set(last > now);
-            return (last > now).then_some(last);
-        }
-        // There is no last one.
-        let at = self.passed.get() + GATHERING_MAX;
-        (at > now).then_some(at)
-    }
-
-    fn take_due(&self, now: Duration) -> Option<(Duration, Waker)> {
+    fn take_due(&self, now_ms: u64) -> Option<Crowd> {
         let mut waiting = self.waiting.borrow_mut();
         let first = waiting.first_entry()?;
-        let due = first.key().0;
-        (due <= now).then(|| (due, first.remove()))
+        (*first.key() <= now_ms).then(|| first.remove())
     }
 
-    /// Sets the timer for somebody who is due at `due`, unless it comes before that anyway.
-    fn arm(&self, due: Duration) {
-        let at = due.saturating_add(self.spread.get());
-        if at < self.armed.get() {
-            self.set_timer(at, self.epoch.elapsed());
+    /// Sets the timer for somebody who is due at `due_ms`, unless it comes before that anyway.
+    fn arm(&self, due_ms: u64) {
+        if due_ms < self.armed_ms.get() {
+            let at_ms = due_ms.min(clock::steady_ms().saturating_add(TIMER_MAX_MS));
+            self.armed_ms.set(at_ms);
+            set(&self.timer, at_ms);
         }
     }
 
-    fn set_timer(&self, at: Duration, now: Duration) {
-        self.armed.set(at);
-        // Zero would stop the timer.
-        set(&self.timer, at.saturating_sub(now).clamp(Duration::from_nanos(1), TIMER_MAX));
+    /// Adds a sleeper; answers its position in its crowd.
+    fn add(&self, due_ms: u64, waker: Waker) -> usize {
+        let mut waiting = self.waiting.borrow_mut();
+        let crowd = waiting.entry(due_ms).or_default();
+        crowd.wakers.push(Some(waker));
+        crowd.waiting_count += 1;
+        crowd.wakers.len() - 1
+    }
+
+    /// Wakes `waker` instead of the one that this sleeper had, which is returned.
+    fn replace(&self, due_ms: u64, position: usize, waker: &Waker) -> Option<Waker> {
+        let mut waiting = self.waiting.borrow_mut();
+        let slot = waiting.get_mut(&due_ms)?.wakers.get_mut(position)?;
+        match slot {
+            Some(known) if known.will_wake(waker) => None,
+            slot => slot.replace(waker.clone()),
+        }
+    }
+
+    /// Takes a sleeper out.
+    fn remove(&self, due_ms: u64, position: usize) -> Option<Waker> {
+        let mut waiting = self.waiting.borrow_mut();
+        let crowd = waiting.get_mut(&due_ms)?;
+        let waker = crowd.wakers.get_mut(position)?.take()?;
+        crowd.waiting_count -= 1;
+        if crowd.waiting_count == 0 {
+            waiting.remove(&due_ms);
+        }
+        Some(waker)
     }
 }
 
@@ -183,19 +187,24 @@ fn timer() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-fn set(timer: &AsyncFd<OwnedFd>, left: Duration) {
+/// Sets the timer to a millisecond of [`clock::steady_ms`], which shows the same clock. One that is over ends it at once.
+fn set(timer: &AsyncFd<OwnedFd>, at_ms: u64) {
     // SAFETY: a zeroed itimerspec is valid: no interval.
     let mut spec = unsafe { MaybeUninit::<libc::itimerspec>::zeroed().assume_init() };
-    // At most a day (`TIMER_MAX`), which fits.
-    spec.it_value.tv_sec = left.as_secs() as libc::time_t;
-    spec.it_value.tv_nsec = libc::c_long::from(left.subsec_nanos() as i32);
+    let at = Duration::from_millis(at_ms);
+    // At most a day (`TIMER_MAX_MS`) from now, which fits.
+    spec.it_value.tv_sec = at.as_secs() as libc::time_t;
+    // Zero would stop the timer.
+    spec.it_value.tv_nsec = libc::c_long::from(at.subsec_nanos().max(1) as i32);
     // SAFETY: reads the value and writes nothing; it cannot fail for an open timer and a valid time.
-    unsafe { libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const spec, ptr::null_mut()) };
+    unsafe { libc::timerfd_settime(timer.as_raw_fd(), libc::TFD_TIMER_ABSTIME, &raw const spec, ptr::null_mut()) };
 }
 
-/// A sleep on the worker's timer. The number of arrival is 0 until it is first polled.
+/// A sleep on the worker's timer.
 struct Nap {
-    key: Key,
+    due_ms: u64,
+    /// Its position in its crowd, once it was polled.
+    place: Option<usize>,
     sleepers: Weak<Sleepers>,
 }
 
@@ -205,57 +214,59 @@ impl Future for Nap {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         // Only with the runtime do they go, and this future as well.
         let Some(sleepers) = self.sleepers.upgrade() else { return Poll::Pending };
-        let (due, number) = self.key;
-        if number == 0 {
-            let number = sleepers.arrivals.get() + 1;
-            sleepers.arrivals.set(number);
-            self.key = (due, number);
-            sleepers.waiting.borrow_mut().insert(self.key, cx.waker().clone());
-            sleepers.arm(due);
-            return Poll::Pending;
-        }
-        if sleepers.passed.get() >= due {
+        if sleepers.passed_ms.get() >= self.due_ms {
             return Poll::Ready(());
         }
-        let replace = |waker: &mut Waker| mem::replace(waker, cx.waker().clone());
-        let old = sleepers.waiting.borrow_mut().get_mut(&self.key).map(replace);
-        // The last waker of a task takes that with it: not while the map is borrowed.
-        drop(old);
+        match self.place {
+            // The last waker of a task takes that with it: it goes here, where the map is not borrowed.
+            Some(position) => drop(sleepers.replace(self.due_ms, position, cx.waker())),
+            None => {
+                self.place = Some(sleepers.add(self.due_ms, cx.waker().clone()));
+                sleepers.arm(self.due_ms);
+            }
+        }
         Poll::Pending
     }
 }
 
 impl Drop for Nap {
     fn drop(&mut self) {
-        if self.key.1 != 0
+        if let Some(position) = self.place
             && let Some(sleepers) = self.sleepers.upgrade()
-            && sleepers.passed.get() < self.key.0
+            && sleepers.passed_ms.get() < self.due_ms
         {
-            let waker = sleepers.waiting.borrow_mut().remove(&self.key);
-            drop(waker);
+            drop(sleepers.remove(self.due_ms, position));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::runtime::Builder;
+
     use super::*;
 
+    /// Runs `test` where a worker would run.
+    fn on_a_loop(test: impl AsyncFnOnce(Rc<Sleepers>)) {
+        let runtime = Builder::new_current_thread().enable_all().build_local(Default::default()).expect("a runtime");
+        runtime.block_on(async { test(Sleepers::begin().expect("a timer")).await });
+    }
+
     #[test]
-    fn sleepers_wake_in_order_and_never_early() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
-        runtime.expect("a runtime").block_on(async {
-            let sleepers = Sleepers::begin().expect("a timer");
+    fn sleepers_wake_in_order_when_the_clock_says_so() {
+        on_a_loop(async |sleepers| {
+            clock::update();
+            let began_ms = clock::steady_ms();
             let woken = Rc::new(RefCell::new(Vec::new()));
-            let begun = Instant::now();
             let tasks: Vec<_> = [4, 2, 3, 2]
                 .into_iter()
                 .enumerate()
                 .map(|(index, ms)| {
                     let woken = woken.clone();
+                    let sleep = sleep(ms);
                     tokio::task::spawn_local(async move {
-                        sleep(ms).await;
-                        assert!(begun.elapsed() >= Duration::from_millis(ms));
+                        sleep.await;
+                        assert!(clock::steady_ms() >= began_ms + ms);
                         woken.borrow_mut().push(index);
                     })
                 })
@@ -269,43 +280,40 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_waits_for_its_last_once() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
-        runtime.expect("a runtime").block_on(async {
-            let us = Duration::from_micros;
-            let sleepers = Sleepers::begin().expect("a timer");
-            let add = |number: u64, due| sleepers.waiting.borrow_mut().insert((due, number), Waker::noop().clone());
-            for number in 1..CROWD as u64 {
-                add(number, us(1000 + number));
+    fn who_is_due_in_the_same_millisecond_wakes_together() {
+        on_a_loop(async |sleepers| {
+            let far_ms = clock::steady_ms() + 3_600_000;
+            for due_ms in [far_ms, far_ms + 1, far_ms, far_ms + 2, far_ms + 3] {
+                sleepers.add(due_ms, Waker::noop().clone());
             }
-            assert_eq!(sleepers.better_time(us(1001)), None, "no crowd");
-            add(8, us(1300));
-            assert_eq!(sleepers.better_time(us(1001)), Some(us(1300)));
-            add(9, us(1900));
-            assert_eq!(sleepers.better_time(us(1300)), None, "it waited");
-            assert_eq!(sleepers.better_time(us(1301)), Some(us(1900)));
-            sleepers.gathered.set(false);
-            assert_eq!(sleepers.better_time(us(3000)), None, "all are due");
-            add(10, us(2002));
-            sleepers.passed.set(us(700));
-            assert_eq!(sleepers.better_time(us(1301)), Some(us(1700)), "no end: a millisecond after the last wake");
-            assert_eq!(sleepers.better_time(us(1700)), None, "that is over");
+            sleepers.wake_due(far_ms - 1);
+            assert_eq!(sleepers.waiting.borrow().len(), 4);
+            assert_eq!(sleepers.armed_ms.get(), far_ms);
+            sleepers.wake_due(far_ms + 1);
+            assert_eq!(sleepers.waiting.borrow().keys().copied().collect::<Vec<_>>(), [far_ms + 2, far_ms + 3]);
+            assert_eq!(sleepers.armed_ms.get(), far_ms + 2);
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(Box::pin(until(far_ms + 1)).as_mut().poll(&mut cx).is_ready(), "that is over");
         });
     }
 
     #[test]
-    fn a_sleep_that_is_dropped_leaves_nothing() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
-        runtime.expect("a runtime").block_on(async {
-            let sleepers = Sleepers::begin().expect("a timer");
-            let mut nap = Box::pin(sleep(60_000));
+    fn sleeps_that_are_dropped_leave_nothing() {
+        on_a_loop(async |sleepers| {
+            let due_ms = clock::steady_ms() + 3_600_000;
             let mut cx = Context::from_waker(Waker::noop());
-            for _ in 0..2 {
+            let mut naps = [0, 0, 1, u64::MAX - due_ms].map(|later| Box::pin(until(due_ms + later)));
+            for nap in &mut naps {
                 assert!(nap.as_mut().poll(&mut cx).is_pending());
-                assert_eq!(sleepers.waiting.borrow().len(), 1);
+                assert!(nap.as_mut().poll(&mut cx).is_pending());
             }
-            drop(nap);
-            assert!(sleepers.waiting.borrow().is_empty());
+            let counts = || sleepers.waiting.borrow().values().map(|crowd| crowd.waiting_count).collect::<Vec<_>>();
+            assert_eq!(counts(), [2, 1, 1]);
+            let [first, second, third, endless] = naps;
+            drop(first);
+            assert_eq!(counts(), [1, 1, 1]);
+            drop((second, third, endless));
+            assert_eq!(counts(), []);
         });
     }
 }

@@ -1,7 +1,5 @@
 //! `ngx.timer.*`: functions that run later, on behalf of nobody's request.
 
-use std::time::Duration;
-
 use super::{Family, check_lua_function};
 use crate::error::{CResult, LuaError};
 use crate::function::function;
@@ -38,8 +36,8 @@ fn create(lua: &mut Lua, repeat: bool) -> CResult {
         return Err(LuaError::from(format!("expecting at least 2 arguments but got {count}")));
     }
     // Milliseconds, fractions cut off, as in nginx; negative delays are none.
-    let delay = Duration::from_millis((lua.check_number(1)? * 1000.0) as u64);
-    if repeat && delay.is_zero() {
+    let delay_ms = (lua.check_number(1)? * 1000.0) as u64;
+    if repeat && delay_ms == 0 {
         return Err(LuaError::new("delay cannot be zero"));
     }
     check_lua_function(lua, 2)?;
@@ -51,7 +49,7 @@ fn create(lua: &mut Lua, repeat: bool) -> CResult {
         return Err(LuaError::new("no request"));
     }
     Phases::except(&[Phase::ExitWorker]).check(phase)?;
-    if let Err(refusal) = vm.timers.check(delay) {
+    if let Err(refusal) = vm.timers.check(delay_ms) {
         lua.push_nil();
         lua.push_bytes(match refusal {
             Refusal::Exiting => b"process exiting",
@@ -63,7 +61,7 @@ fn create(lua: &mut Lua, repeat: bool) -> CResult {
     thread.coroutine().reserve(count)?;
     // The function and its arguments; the delay below them stays.
     lua.move_to(thread.coroutine(), count - 1);
-    timers::launch(&vm, host.timer_host(), thread, delay, repeat);
+    timers::launch(&vm, host.timer_host(), thread, delay_ms, repeat);
     lua.push_integer(1);
     Ok(1)
 }

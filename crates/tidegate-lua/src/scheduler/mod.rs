@@ -39,4 +39,5 @@ mod tests;
 pub use answer::Answer;
 pub use run::{Outcome, Run, Started, Stop, start, start_with, with_run};
 pub(crate) use thread::LightThread;
+pub(crate) use turn::Turn;
 pub use turn::Waiting;

@@ -17,21 +17,21 @@ use crate::error::FailureKind;
 use crate::panics;
 use crate::phase::Phase;
 
-/// Light threads resumed in one turn before other tasks of the worker get theirs.
+/// Light threads resumed, or timers started, in one turn before other tasks of the worker get theirs.
 const RESUMES_PER_TURN: u32 = 256;
 /// After so long a turn ends as soon as the thread that runs yields.
 const TURN: Duration = Duration::from_millis(5);
 
-/// How long one run has the worker for itself.
+/// How long one run, or the timers of a virtual machine, have the worker for themselves.
 #[derive(Default)]
-struct Turn {
+pub(crate) struct Turn {
     resumes: u32,
     began: Option<Instant>,
 }
 
 impl Turn {
     /// Whether the turn is over. To be asked before each resume; the first costs no look at a clock.
-    fn is_over(&mut self) -> bool {
+    pub(crate) fn is_over(&mut self) -> bool {
         self.resumes += 1;
         match self.began {
             _ if self.resumes > RESUMES_PER_TURN => true,

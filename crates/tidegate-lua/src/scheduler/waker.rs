@@ -18,6 +18,8 @@ struct Woken {
     keys: VecDeque<usize>,
     /// The task of the run.
     task: Option<Waker>,
+    /// The task was woken and has not looked since: one wake-up serves all who come until then.
+    told: bool,
 }
 
 impl WokenQueue {
@@ -32,6 +34,7 @@ impl WokenQueue {
         if !woken.task.as_ref().is_some_and(|known| known.will_wake(task)) {
             woken.task = Some(task.clone());
         }
+        woken.told = false;
         woken.keys.len()
     }
 
@@ -94,6 +97,10 @@ impl Wake for ThreadWaker {
         let task = {
             let mut woken = self.queue.lock();
             woken.keys.push_back(self.key);
+            if woken.told {
+                return;
+            }
+            woken.told = woken.task.is_some();
             woken.task.clone()
         };
         if let Some(task) = task {
