@@ -18,6 +18,7 @@ use bstr::BString;
 mod list;
 mod map;
 mod memory;
+mod recency;
 
 use map::{EXPIRED_MS, Entry, Map};
 use memory::{Block, Memory};
@@ -41,6 +42,9 @@ const EXPIRED_PER_CHANGE: usize = 2;
 
 /// How many expired entries `flush_expired` throws out while it has the lock of a map.
 const DROPPED_PER_LOCK: usize = 256;
+
+/// How many places of a map it looks at while it has the lock.
+const LOOKED_AT_PER_LOCK: usize = 1024;
 
 /// Bytes of an entry beside key and value, as in lua-nginx-module.
 const ENTRY_BYTES: usize = 68;
@@ -335,12 +339,7 @@ impl Zone {
                     break;
                 }
             }
-            let mut map = self.lock(index);
-            let expired = map.expired_keys(max - count);
-            for key in expired.iter() {
-                self.remove(&mut map, key);
-            }
-            count += expired.len();
+            count += self.drop_expired_anywhere(index, max - count);
             if count >= max {
                 break;
             }
@@ -348,15 +347,45 @@ impl Zone {
         count
     }
 
-    /// Up to `max` keys (all of them for 0), those used last first.
+    /// Removes up to `max` expired entries of a map, wherever they stand, and gives their number.
+    fn drop_expired_anywhere(&self, index: usize, max: usize) -> usize {
+        let (mut count, mut begin) = (0, 0);
+        let now_ms = now_ms();
+        loop {
+            // Others may have the lock in between: what they store has not expired.
+            let mut map = self.lock(index);
+            let end = map.entries.place_count();
+            if begin >= end || count >= max {
+                return count;
+            }
+            let part = begin..end.min(begin + LOOKED_AT_PER_LOCK);
+            begin = part.end;
+            for place in part {
+                let generation = map.generation;
+                let is_expired = |entry: &Entry| entry.is_expired_at(generation, || now_ms);
+                if count < max && map.entries.at(place).is_some_and(is_expired) {
+                    if let Some(entry) = map.entries.take(place) {
+                        self.give_back(&entry);
+                    }
+                    count += 1;
+                }
+            }
+        }
+    }
+
+    /// Up to `max` keys, those used last first, or all of them for 0, in no order. One map after the other is locked for it.
     pub(crate) fn keys(&self, max: usize) -> Keys {
-        let max = if max == 0 { usize::MAX } else { max };
         let now_ms = now_ms();
         let mut keys = Keys::default();
         for index in 0..self.shards.len() {
             let map = self.lock(index);
-            let live = map.entries.iter().filter(|(_, entry)| !entry.is_expired_at(map.generation, || now_ms));
-            live.take(max - keys.len()).for_each(|(key, _)| keys.push(key));
+            let is_live = |(_, entry): &(&[u8], &Entry)| !entry.is_expired_at(map.generation, || now_ms);
+            if max == 0 {
+                map.entries.iter().filter(is_live).for_each(|(key, _)| keys.push(key));
+            } else {
+                let newest = map.entries.by_use().filter(is_live);
+                newest.take(max - keys.len()).for_each(|(key, _)| keys.push(key));
+            }
         }
         keys
     }
@@ -372,7 +401,7 @@ impl Zone {
     }
 
     fn insert(&self, map: &mut Map, key: &[u8], entry: Entry) {
-        if let Some(old) = map.entries.put(key.into(), entry) {
+        if let Some(old) = map.entries.put(key, entry) {
             self.give_back(&old);
         }
     }
@@ -400,9 +429,9 @@ impl Zone {
     /// Removes up to `max` of the oldest entries of `map`, as far as they are expired, and gives their number.
     fn drop_oldest_expired(&self, map: &mut Map, max: usize) -> usize {
         for count in 0..max {
-            match map.entries.peek_lru() {
-                Some((_, entry)) if entry.is_expired(map.generation) => {
-                    if let Some((_, entry)) = map.entries.pop_lru() {
+            match map.entries.peek_oldest() {
+                Some(entry) if entry.is_expired(map.generation) => {
+                    if let Some(entry) = map.entries.pop_oldest() {
                         self.give_back(&entry);
                     }
                 }
@@ -421,7 +450,7 @@ impl Zone {
             loop {
                 let mut map = self.lock(index);
                 for _ in 0..EVICTIONS_PER_LOCK {
-                    let Some((_, entry)) = map.entries.pop_lru() else { break };
+                    let Some(entry) = map.entries.pop_oldest() else { break };
                     *forcible |= !entry.is_expired(map.generation);
                     self.give_back(&entry);
                     if self.memory.has_room(block) {

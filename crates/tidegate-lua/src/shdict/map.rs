@@ -1,8 +1,6 @@
 //! A part of a zone: entries in the order of their use, all of which can expire at once.
 
-use lru::LruCache;
-
-use super::{Scalar, Value, memory::Block, now_ms};
+use super::{Scalar, Value, memory::Block, now_ms, recency::Entries};
 
 /// An entry of a zone.
 #[derive(Debug)]
@@ -38,29 +36,21 @@ impl Entry {
 
 /// A map with its entries in the order of their use.
 pub(super) struct Map {
-    pub(super) entries: LruCache<Box<[u8]>, Entry>,
+    pub(super) entries: Entries<Entry>,
     /// Entries of another generation have expired: `flush_all` touches none of them.
     pub(super) generation: u32,
 }
 
 impl Map {
     pub(super) fn new() -> Self {
-        Map { entries: LruCache::unbounded(), generation: 0 }
-    }
-    /// Up to `max` keys of expired entries, the oldest first.
-    pub(super) fn expired_keys(&self, max: usize) -> Keys {
-        let now_ms = now_ms();
-        let mut keys = Keys::default();
-        let expired = self.entries.iter().rev().filter(|(_, entry)| entry.is_expired_at(self.generation, || now_ms));
-        expired.take(max).for_each(|(key, _)| keys.push(key));
-        keys
+        Map { entries: Entries::new(), generation: 0 }
     }
     /// Lets every entry expire.
     pub(super) fn flush(&mut self) {
         self.generation = self.generation.wrapping_add(1);
         if self.generation == 0 {
             // No entry comes to life again because the numbers do.
-            for (_, entry) in self.entries.iter_mut() {
+            for entry in self.entries.values_mut() {
                 (entry.expires_ms, entry.generation) = (EXPIRED_MS, 0);
             }
         }
