@@ -1,6 +1,7 @@
 // MediaWiki behind fastcgi_pass with a cache in front, in a browser: node tests/browser/mediawiki.mjs
 // docs/testing.md says what it needs.
 
+import { execFileSync } from "node:child_process";
 import { appendFileSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
@@ -117,6 +118,17 @@ await test("mediawiki", "/usr/share/mediawiki", async (site, holds) => {
     // Search by title, which needs no index.
     page = await visit(`${origin}/index.php?search=Spring+tide`);
     holds(page.text.includes("The sun pulls"), "search leads to the page", page);
+
+    // And by words of its text, with the index that MediaWiki keeps.
+    const found = `${origin}/index.php?title=Special:Search&fulltext=1&search=`;
+    page = await eventually(`${found}pulls+other`, "Spring tide");
+    holds(page.text.includes("The sun pulls the other way"), "search finds words of a page", page);
+    page = await visit(`${found}harbour`);
+    holds(!page.text.includes("Spring tide"), "and none that it no longer has", page);
+
+    // Update.
+    const update = execFileSync("php", ["maintenance/update.php", "--quick"], { cwd: site.html, encoding: "utf8" });
+    holds(/Done in/.test(update), "the tables are updated", update);
 
     // Somebody edits without an account.
     const guest = await site.browser.visitor();

@@ -1,4 +1,6 @@
-// A PHP application of Debian's behind Tidegate: MariaDB, php-fpm and the server, in a directory that goes afterwards.
+// A PHP application of Debian's behind Tidegate: php-fpm, the server and a database, in a directory that goes afterwards.
+//
+// The database is the server's own, at its MySQL port; with the argument `mariadb` it is Debian's.
 
 import { spawn, execFileSync } from "node:child_process";
 import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, openSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
@@ -11,6 +13,7 @@ import { Browser, within } from "./chromium.mjs";
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), "../..");
 const AS_ROOT = process.getuid() === 0;
+const DATABASE = process.argv[2] ?? "embedded";
 
 export class Site {
     /** `application`: a directory of `examples/`; `source`: where Debian has it. */
@@ -25,7 +28,8 @@ export class Site {
         site.html = join(site.directory, "html");
         // A copy: nothing of the machine's own installation is touched, and links of the package lead out of it.
         cpSync(source, site.html, { recursive: true, dereference: true, filter: (path) => existsSync(path) });
-        await site.#startDatabase();
+        site.databaseSocket = join(site.directory, "mysql.sock");
+        if (DATABASE === "mariadb") await site.#startMariaDb();
         await site.#startPhp();
         await site.#startServer(application);
         site.browser = new Browser(site.directory);
@@ -40,19 +44,20 @@ export class Site {
         return child;
     }
 
-    async #startDatabase() {
+    async #startMariaDb() {
         const data = join(this.directory, "mariadb");
-        this.databaseSocket = join(this.directory, "mariadb.sock");
         execFileSync("mariadb-install-db", ["--no-defaults", `--datadir=${data}`, "--auth-root-authentication-method=normal",
             "--skip-test-db", ...(AS_ROOT ? ["--user=root"] : [])], { stdio: "ignore" });
         this.#spawn("mariadbd", ["--no-defaults", `--datadir=${data}`, `--socket=${this.databaseSocket}`, "--skip-networking",
             ...(AS_ROOT ? ["--user=root"] : [])]);
         await there(this.databaseSocket);
-        this.sql("create database site; create user site@localhost identified by 'secret'; grant all on site.* to site@localhost");
+        execFileSync("mariadb", ["--no-defaults", "-uroot", "-S", this.databaseSocket, "-e",
+            "create database site; create user site@localhost identified by 'secret'; grant all on *.* to site@localhost with grant option"]);
     }
 
+    /** What a statement gives, a line for each row. */
     sql(statement) {
-        return execFileSync("mariadb", ["--no-defaults", "-uroot", "-S", this.databaseSocket, "-N", "-e", statement],
+        return execFileSync("mariadb", ["--no-defaults", "-usite", "-psecret", "-S", this.databaseSocket, "-N", "site", "-e", statement],
             { encoding: "utf8" });
     }
 
@@ -83,6 +88,12 @@ export class Site {
         ]) {
             if (text.replace(from, to) === text) throw new Error(`the example has no ${from}`);
             text = text.replaceAll(from instanceof RegExp ? new RegExp(from, "gm") : from, to);
+        }
+        // An example with a database of its own has one at another place, or none.
+        text = text.replace(/^database \{\n[^}]*^\}\n/m, "");
+        if (DATABASE === "embedded") {
+            text += "database {\n    path data;\n    schema site;\n    user site password=secret;\n"
+                + `    listen unix:${this.databaseSocket} mysql;\n}\n`;
         }
         mkdirSync(join(this.directory, "logs"));
         mkdirSync(join(this.directory, "conf"));

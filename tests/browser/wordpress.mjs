@@ -170,6 +170,15 @@ await test("wordpress", "/usr/share/wordpress", async (site, holds) => {
     page = await visit(`${origin}/?s=glacier`);
     holds(!page.text.includes("Neap tide"), "and nothing else", page);
 
+    // Update: tables of an older version are brought up to date.
+    const version = () => site.sql("select option_value from wp_options where option_name = 'db_version'").trim();
+    const current = version();
+    site.sql("update wp_options set option_value = '37965' where option_name = 'db_version'");
+    await admin.goto(`${origin}/wp-admin/upgrade.php`);
+    await admin.goto(`${origin}/wp-admin/upgrade.php?step=1`);
+    holds((await admin.text()).includes("Update Complete"), "the tables are updated", await admin.text());
+    holds(version() === current, "to this version", [version(), current]);
+
     // What php-fpm says of itself.
     page = await visit(`${origin}/php-status`);
     holds(/accepted conn: +\d+/.test(page.text), "php-fpm's status page", page);

@@ -23,6 +23,8 @@ enum Group {
     Report,
     /// The Perl harness of the public suites
     Conformance,
+    /// WordPress, MediaWiki and phpMyAdmin with PHP, and a browser; only if it is named
+    Applications,
 }
 
 /// Something that must be there, and the packages that bring it; the first that apt knows is taken.
@@ -99,21 +101,40 @@ const NEEDS: &[Need] = &[
     need(Group::Conformance, "/usr/share/perl5/Protocol/WebSocket.pm", &["libprotocol-websocket-perl"]),
     need(Group::Conformance, "/usr/lib/x86_64-linux-gnu/perl5/5.36/FCGI.pm", &["libfcgi-perl"]),
     need(Group::Conformance, "/usr/share/perl5/SCGI.pm", &["libscgi-perl"]),
+    need(Group::Applications, "/usr/share/wordpress/wp-includes/version.php", &["wordpress"]),
+    need(
+        Group::Applications,
+        "/usr/share/wordpress/wp-content/themes/*/style.css",
+        &["wordpress-theme-twentytwentythree"],
+    ),
+    need(Group::Applications, "/usr/share/mediawiki/index.php", &["mediawiki"]),
+    need(Group::Applications, "/usr/share/phpmyadmin/index.php", &["phpmyadmin"]),
+    need(Group::Applications, "php-fpm", &["php-fpm"]),
+    need(Group::Applications, "/etc/php/*/mods-available/mysqli.ini", &["php-mysql"]),
+    need(Group::Applications, "/etc/php/*/mods-available/apcu.ini", &["php-apcu"]),
+    need(Group::Applications, "node", &["nodejs"]),
+    need(Group::Applications, "chromium", &["chromium"]),
+    need(Group::Applications, "mariadb", &["mariadb-client-core", "mariadb-client"]),
     need(Group::Conformance, "uwsgi", &["uwsgi-core"]),
     need(Group::Conformance, "/usr/lib/uwsgi/plugins/python3_plugin.so", &["uwsgi-plugin-python3"]),
 ];
 
 impl Need {
     fn is_met(&self) -> bool {
-        if let Some((before, after)) = self.what.split_once('*') {
-            has_a_version(before, after)
-        } else if self.what.starts_with('/') {
-            Path::new(self.what).exists()
-        } else if self.what.ends_with(".so") {
-            Path::new(MODULES).join(self.what).exists()
-        } else {
-            paths::program(self.what).or_else(|| paths::versioned_program(self.what)).is_some()
-        }
+        is_there(self.what)
+    }
+}
+
+/// Whether there is this program or file; one `*` in a path stands for a version.
+pub(crate) fn is_there(what: &str) -> bool {
+    if let Some((before, after)) = what.split_once('*') {
+        has_a_version(before, after)
+    } else if what.starts_with('/') {
+        Path::new(what).exists()
+    } else if what.ends_with(".so") {
+        Path::new(MODULES).join(what).exists()
+    } else {
+        paths::program(what).or_else(|| paths::versioned_program(what)).is_some()
     }
 }
 
@@ -170,6 +191,14 @@ pub(crate) fn report() -> Result<(), String> {
 /// As [`run`].
 pub(crate) fn conformance() -> Result<(), String> {
     install(&[Group::Tests, Group::Conformance])
+}
+
+/// Installs what `cargo xtask applications` uses.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn applications() -> Result<(), String> {
+    install(&[Group::Applications])
 }
 
 fn install(groups: &[Group]) -> Result<(), String> {

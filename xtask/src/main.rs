@@ -2,10 +2,11 @@
 //!
 //! Reading order: [`mod@test`] is what CI runs; [`cases`] is the end-to-end runner, whose format `docs/testing.md`
 //! describes; [`services`] starts the databases and caches that cases talk to; [`mod@bench`] compares CPU per request with
-//! nginx; [`mod@report`] draws all stacks beside each other; [`release`] compiles with a profile of them; [`conformance`] wraps public suites; [`crash`] kills the embedded engine;
+//! nginx; [`mod@report`] draws all stacks beside each other; [`release`] compiles with a profile of them; [`conformance`] wraps public suites; [`applications`] uses Debian's in a browser; [`crash`] kills the embedded engine;
 //! [`mod@asan`] runs the cases under AddressSanitizer, [`seeds`] makes inputs for fuzzing;
 //! [`install`] is apt, [`links`] checks the pages, [`tools`] calls cargo. Nothing here is linked into the server.
 
+mod applications;
 mod asan;
 mod bench;
 mod cases;
@@ -52,6 +53,8 @@ enum Command {
     Release,
     /// Public Test::Nginx suites against our binary
     Conformance(conformance::Options),
+    /// WordPress, MediaWiki and phpMyAdmin on the embedded engine, in a browser
+    Applications(applications::Options),
     /// The embedded engine killed in the middle of its work, and with a full disk
     Crash(crash::Options),
     /// All cases against a server with AddressSanitizer
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Jobs(options) => bench::jobs::run(&options),
         Command::Release => release::run(),
         Command::Conformance(options) => conformance::run(&options),
+        Command::Applications(options) => applications::run(&options),
         Command::Crash(options) => crash::run(&options),
         Command::Asan(options) => asan::run(&options),
         Command::Seeds => seeds::run(),

@@ -84,6 +84,9 @@ pub(crate) struct Clients {
     listed: Mutex<BTreeMap<u64, Arc<Client>>>,
     /// Logins since the engine was opened.
     connections: AtomicU64,
+    /// Bytes that all clients have sent and were sent.
+    received: AtomicU64,
+    sent: AtomicU64,
 }
 
 impl Default for Clients {
@@ -93,6 +96,8 @@ impl Default for Clients {
             next_id: AtomicU64::new(1),
             listed: Mutex::default(),
             connections: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
         }
     }
 }
@@ -153,6 +158,11 @@ impl Clients {
         self.connections.load(Ordering::Relaxed)
     }
 
+    /// Bytes received from clients and sent to them since the engine was opened.
+    pub(crate) fn traffic(&self) -> (u64, u64) {
+        (self.received.load(Ordering::Relaxed), self.sent.load(Ordering::Relaxed))
+    }
+
     /// The user of a client that is listed.
     pub(crate) fn user_of(&self, id: u64) -> Option<String> {
         Some(lock(&self.listed).get(&id)?.user())
@@ -199,6 +209,16 @@ impl Client {
         if let Some((waker, _)) = waker.take_if(|(_, least)| *least <= kill) {
             waker.wake();
         }
+    }
+
+    /// Counts bytes that came from the client (`Bytes_received`).
+    pub fn count_received(&self, bytes: usize) {
+        self.clients.received.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Counts bytes that the client was sent (`Bytes_sent`).
+    pub fn count_sent(&self, bytes: usize) {
+        self.clients.sent.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Whether the connection is to be closed.

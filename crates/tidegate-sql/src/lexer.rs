@@ -382,6 +382,13 @@ pub(crate) fn is_blank(sql: &[u8], from: usize, mode: LexMode) -> bool {
     }
 }
 
+/// Whether a text without any statement has no comment either: then it is an error, and with a comment it is not.
+///
+/// Source: MariaDB, `sql_yacc.yy`, `query: END_OF_INPUT`.
+pub(crate) fn is_without_comment(blank: &[u8]) -> bool {
+    blank.iter().all(|byte| byte.is_ascii_whitespace() || *byte == b';')
+}
+
 /// Whether the statement may keep its literals as placeholders: DDL and the like need them in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Literals {

@@ -267,7 +267,14 @@ impl Core {
                 Err(error) => Err(parse::near(statement.sql, error.at).into()),
                 Ok(()) if scratch.text.is_empty() => {
                     SCRATCH.replace(scratch);
-                    return if first { Err(errors::empty_query().into()) } else { Ok(()) };
+                    return match first {
+                        true if lexer::is_without_comment(statement.sql) => Err(errors::empty_query().into()),
+                        true => {
+                            self.ok(0, false, sink);
+                            Ok(())
+                        }
+                        false => Ok(()),
+                    };
                 }
                 Ok(()) => {
                     let more = !lexer::is_blank(statement.sql, scratch.rest, self.env.lex_mode());

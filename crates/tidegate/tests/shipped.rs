@@ -40,6 +40,7 @@ fn the_files_to_include_and_the_sites_are_accepted() {
         cache,
         application("examples/wordpress/nginx.conf"),
         application("examples/mediawiki/nginx.conf"),
+        application("examples/phpmyadmin/nginx.conf"),
         shipped("examples/ssi/nginx.conf"),
         format!(
             "events {{ }} http {{ include {}/scgi_params; include {0}/uwsgi_params; }}",

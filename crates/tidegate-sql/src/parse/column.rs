@@ -265,7 +265,16 @@ pub(super) fn column_type(p: &mut Parser, name: &str) -> Result<Refused<(SqlType
         "varbinary" => SqlType::new(Base::Varbinary),
         "tinytext" => SqlType::new(Base::TinyText),
         "text" => SqlType::new(Base::Text),
-        "mediumtext" | "long" => SqlType::new(Base::MediumText),
+        "mediumtext" => SqlType::new(Base::MediumText),
+        "long" => {
+            let is_binary = take_word(p, "BYTE") || take_word(p, "VARBINARY");
+            if !is_binary && (take_word(p, "CHAR") || take_word(p, "CHARACTER")) {
+                take_word(p, "VARYING");
+            } else if !is_binary {
+                let _ = take_word(p, "VARCHAR") || take_word(p, "VARCHARACTER");
+            }
+            SqlType::new(if is_binary { Base::MediumBlob } else { Base::MediumText })
+        }
         "longtext" => SqlType::new(Base::LongText),
         "tinyblob" => SqlType::new(Base::TinyBlob),
         "blob" => SqlType::new(Base::Blob),

@@ -46,6 +46,13 @@ pub(crate) fn mysql_schema(
     super::tables::made_table(translator, table, schema, alias, scope, str::to_owned).map(Some)
 }
 
+/// The names of the tables of `mysql` that the session may read.
+pub(super) fn mysql_tables(translator: &Translator<'_>) -> impl Iterator<Item = &'static str> {
+    let access = translator.now().env.access();
+    let may_read = access.on_schema("mysql").has(Privileges::SELECT);
+    TABLES.iter().map(|table| table.name).filter(move |_| may_read)
+}
+
 /// Calls `f` for each account.
 fn each(translator: &Translator<'_>, mut f: impl FnMut(&Account)) {
     translator.now().env.accounts.now().all().for_each(&mut f);

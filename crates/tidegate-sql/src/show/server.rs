@@ -21,7 +21,10 @@ pub(super) fn status(translator: &Translator<'_>) -> Res<Rows> {
     let engine = translator.now().engine;
     let (connected, running) = engine.clients.count();
     let row = |name: &str, value: String| vec![Item::from(name), value.into()];
+    let (received, sent) = engine.clients.traffic();
     Ok(vec![
+        row("Bytes_received", received.to_string()),
+        row("Bytes_sent", sent.to_string()),
         row("Questions", engine.questions.load(Ordering::Relaxed).to_string()),
         row("Queries", engine.questions.load(Ordering::Relaxed).to_string()),
         row("Connections", engine.clients.connections().to_string()),

@@ -398,7 +398,25 @@ fn tables(translator: &Translator<'_>, about: &About) -> Res<Rows> {
             when(if is_hidden(&table.name) { "Y" } else { "N" }.into()),
         ]);
     })?;
+    let made =
+        TABLES.iter().map(|table| ("information_schema", table.name.to_ascii_uppercase(), "SYSTEM VIEW", "MEMORY"));
+    let accounts = accounts::mysql_tables(translator).map(|name| ("mysql", name.to_owned(), "BASE TABLE", "InnoDB"));
+    for (schema, name, kind, engine) in made.chain(accounts) {
+        if about.wants_schema(schema) && about.wants_table(&name) {
+            rows.push(made_line(schema, name, kind, engine));
+        }
+    }
     Ok(rows)
+}
+
+/// A table that is made when it is read, as a row of `tables`.
+fn made_line(schema: &str, name: String, kind: &str, engine: &str) -> Vec<Item> {
+    let mut row = vec!["def".into(), schema.into(), name.into(), kind.into(), engine.into()];
+    row.extend([10.into(), "Fixed".into(), Item::Null]);
+    row.extend([0; 5].map(Item::Int));
+    row.extend([const { Item::Null }; 4]);
+    row.extend(["utf8mb3_general_ci".into(), Item::Null, "".into(), "".into(), 0.into(), "N".into()]);
+    row
 }
 
 fn statistics(translator: &Translator<'_>, about: &About) -> Res<Rows> {

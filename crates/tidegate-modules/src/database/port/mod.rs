@@ -204,7 +204,7 @@ enum Came {
 
 /// Talks until the connection ends, or nothing has happened on it for a while.
 async fn talk(session: &Session, server: &mut Server<Answers>, input: Vec<u8>, worker: &Rc<Worker>) -> End {
-    let socket = Socket::new(session);
+    let socket = Socket::of(session, server.backend.client().clone());
     server.give(&input);
     drop(input);
     if server.send(&socket).await.is_err() {
@@ -244,6 +244,7 @@ async fn talk(session: &Session, server: &mut Server<Answers>, input: Vec<u8>, w
             Ok(Wait::Ready(Came::Bytes(count @ 1..))) => {
                 session.set_fresh(false);
                 session.request_has_come();
+                server.backend.client().count_received(count);
                 server.arrived(count);
                 continue;
             }

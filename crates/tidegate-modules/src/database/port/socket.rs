@@ -30,11 +30,18 @@ pub(in crate::database) struct Socket<'a> {
     deadline: OnceCell<Rc<Deadline>>,
     /// Of the read of a file that waits.
     file: OnceCell<Rc<Deadline>>,
+    /// Whose bytes are counted.
+    client: Option<Arc<Client>>,
 }
 
 impl<'a> Socket<'a> {
     pub(in crate::database) fn new(session: &'a Session) -> Self {
-        Socket { session, deadline: OnceCell::new(), file: OnceCell::new() }
+        Socket { session, deadline: OnceCell::new(), file: OnceCell::new(), client: None }
+    }
+
+    /// The socket of a client whose bytes are counted.
+    pub(super) fn of(session: &'a Session, client: Arc<Client>) -> Self {
+        Socket { client: Some(client), ..Socket::new(session) }
     }
 
     /// Sends all of `bytes` behind the first `sent`, which grows.
@@ -90,6 +97,9 @@ impl Transport for Socket<'_> {
             match stream.try_write(bytes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 written => {
+                    if let (Some(client), Ok(count)) = (&self.client, &written) {
+                        client.count_sent(*count);
+                    }
                     if let Some(deadline) = self.deadline.get() {
                         deadline.disarm();
                     }
