@@ -224,27 +224,33 @@ fn verify_by_key(
     Err(CertificateError::BadSignature.into())
 }
 
-/// Verifies what a peer has signed in TLS 1.2, whatever the version of its certificate.
+/// The parts of a certificate that the library does not read: one of version 1, or with a critical extension that nobody knows.
+/// Whether such a certificate is accepted is not for its key to say.
+fn unread<'c>(cert: &'c CertificateDer<'_>) -> Option<Parts<'c>> {
+    if webpki::EndEntityCert::try_from(cert).is_ok() { None } else { Parts::of(cert) }
+}
+
+/// Verifies what a peer has signed in TLS 1.2, whatever its certificate.
 pub(crate) fn verify_signature_tls12(
     message: &[u8],
     cert: &CertificateDer<'_>,
     dss: &DigitallySignedStruct,
 ) -> Result<HandshakeSignatureValid, Error> {
     let algorithms = &provider().signature_verification_algorithms;
-    match Parts::of(cert).filter(|parts| parts.is_version_1) {
+    match unread(cert) {
         Some(parts) => verify_by_key(message, parts.public_key, dss, algorithms),
         None => verify_tls12_signature(message, cert, dss, algorithms),
     }
 }
 
-/// Verifies what a peer has signed in TLS 1.3, whatever the version of its certificate.
+/// Verifies what a peer has signed in TLS 1.3, whatever its certificate.
 pub(crate) fn verify_signature_tls13(
     message: &[u8],
     cert: &CertificateDer<'_>,
     dss: &DigitallySignedStruct,
 ) -> Result<HandshakeSignatureValid, Error> {
     let algorithms = &provider().signature_verification_algorithms;
-    match Parts::of(cert).filter(|parts| parts.is_version_1) {
+    match unread(cert) {
         Some(parts) => {
             let key = SubjectPublicKeyInfoDer::from(parts.public_key);
             rustls::crypto::verify_tls13_signature_with_raw_key(message, &key, dss, algorithms)

@@ -10,7 +10,7 @@
 use std::collections::HashSet;
 
 use crate::{
-    verify::VerifyError,
+    verify::{Link, VerifyError},
     x509::{Parts, SEQUENCE, Signed, elements, extensions, seconds_of},
 };
 
@@ -24,6 +24,8 @@ const EXTENSIONS: u8 = 0xa0;
 pub(crate) struct RevocationList {
     der: Vec<u8>,
     issuer: Vec<u8>,
+    /// First second that it is good for.
+    since: i64,
     /// Last second that it is good for, if it says so.
     until: Option<i64>,
     revoked: HashSet<Vec<u8>>,
@@ -48,9 +50,11 @@ impl RevocationList {
         if let [(INTEGER, _), rest @ ..] = fields {
             fields = rest;
         }
-        let [(SEQUENCE, _), (SEQUENCE, issuer), (UTC_TIME | GENERALIZED_TIME, _), rest @ ..] = fields else {
+        let [(SEQUENCE, _), (SEQUENCE, issuer), (tag @ (UTC_TIME | GENERALIZED_TIME), since), rest @ ..] = fields
+        else {
             return Err(BadList::Syntax);
         };
+        let since = seconds_of(*tag, since).ok_or(BadList::Syntax)?;
         let (until, rest) = match rest {
             [(tag @ (UTC_TIME | GENERALIZED_TIME), text), rest @ ..] => (seconds_of(*tag, text), rest),
             rest => (None, rest),
@@ -68,34 +72,39 @@ impl RevocationList {
         Ok(Self {
             der: der.to_vec(),
             issuer: issuer.to_vec(),
+            since,
             until,
             revoked: elements(revoked).filter_map(serial).collect(),
         })
     }
 }
 
-/// Whether `certificate` is revoked by one of `lists`, which its issuer has signed with `issuer_key`.
+/// Whether the certificate of `link` is revoked by one of `lists`, which its issuer has signed.
 ///
 /// # Errors
 /// It is, or no list tells.
-pub(crate) fn check(
-    lists: &[RevocationList],
-    certificate: &Parts<'_>,
-    issuer_key: &[u8],
-    now: i64,
-) -> Result<(), VerifyError> {
+pub(crate) fn check(lists: &[RevocationList], link: &Link, now: i64) -> Result<(), VerifyError> {
+    let certificate = Parts::of(&link.certificate).ok_or(VerifyError::Unspecified)?;
     let issuer = elements(certificate.issuer).next().map_or(&[][..], |(_, content)| content);
     let mut result = Err(VerifyError::NoCrl);
     for list in lists.iter().filter(|list| list.issuer == issuer) {
-        if !Signed::of(&list.der).is_some_and(|signed| signed.is_by(issuer_key)) {
+        if !Signed::of(&list.der).is_some_and(|signed| signed.is_by(&link.issuer_key)) {
             // Of another authority with the same name.
             continue;
         }
         if list.revoked.contains(certificate.serial) {
             return Err(VerifyError::Revoked);
         }
-        // Of several, one that is not over is enough.
-        if list.until.is_none_or(|until| now <= until) {
+        // RFC 5280, section 6.3.3 (f): a key that is not for lists makes none.
+        if !link.issuer_signs_lists {
+            return Err(VerifyError::NoCrlSign);
+        }
+        // Of several, one that is good now is enough.
+        if now < list.since {
+            if result == Err(VerifyError::NoCrl) {
+                result = Err(VerifyError::CrlNotYetValid);
+            }
+        } else if list.until.is_none_or(|until| now <= until) {
             result = Ok(());
         } else if result.is_err() {
             result = Err(VerifyError::CrlExpired);

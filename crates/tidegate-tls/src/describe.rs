@@ -35,6 +35,9 @@ const ATTRIBUTES: &[(&[u8], &str)] = &[
     (b"\x09\x92\x26\x89\x93\xf2\x2c\x64\x01\x19", "DC"),
     (b"\x2a\x86\x48\x86\xf7\x0d\x01\x09\x01", "emailAddress"),
     (b"\x2a\x86\x48\x86\xf7\x0d\x01\x09\x02", "unstructuredName"),
+    (b"\x2b\x06\x01\x04\x01\x82\x37\x3c\x02\x01\x01", "jurisdictionL"),
+    (b"\x2b\x06\x01\x04\x01\x82\x37\x3c\x02\x01\x02", "jurisdictionST"),
+    (b"\x2b\x06\x01\x04\x01\x82\x37\x3c\x02\x01\x03", "jurisdictionC"),
 ];
 
 const UTF8_STRING: u8 = 0x0c;
@@ -66,7 +69,7 @@ fn attributes(name: &[u8]) -> Vec<Vec<Attribute<'_>>> {
 }
 
 /// The characters of a value as UTF-8; `None` for a type that has none.
-fn utf8(tag: u8, value: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn utf8(tag: u8, value: &[u8]) -> Option<Vec<u8>> {
     let chars = |codes: &mut dyn Iterator<Item = u32>| {
         Some(codes.map(|code| char::from_u32(code).unwrap_or('\u{fffd}')).collect::<String>().into_bytes())
     };
@@ -105,14 +108,14 @@ fn write_kind(kind: &[u8], out: &mut String) {
     }
 }
 
-/// A name as RFC 2253 has it, the last attribute first.
+/// A name as RFC 2253 has it, the last attribute first, also of those that stand together.
 fn rfc2253(name: &[u8]) -> String {
     let mut out = String::new();
     for set in attributes(name).iter().rev() {
         if !out.is_empty() {
             out.push(',');
         }
-        for (index, (kind, tag, value)) in set.iter().enumerate() {
+        for (index, (kind, tag, value)) in set.iter().rev().enumerate() {
             if index > 0 {
                 out.push('+');
             }
@@ -159,15 +162,22 @@ fn write_escaped(text: &[u8], out: &mut String) {
     }
 }
 
-/// A name as OpenSSL wrote it long ago: `/C=…/CN=…`.
+/// A name as OpenSSL wrote it long ago: `/C=…/CN=…`, with `+` between attributes that stand together. Both are escaped in values,
+/// so that nobody's value reads as one more attribute.
 fn one_line(name: &[u8]) -> String {
     let mut out = String::new();
-    for (kind, _, value) in attributes(name).into_iter().flatten() {
-        out.push('/');
+    let sets = attributes(name);
+    let all = sets.iter().flat_map(|set| set.iter().enumerate());
+    for (index, (kind, _, value)) in all {
+        out.push(if index == 0 { '/' } else { '+' });
         write_kind(kind, &mut out);
         out.push('=');
-        for byte in value {
+        for byte in *value {
             match byte {
+                b'/' | b'+' => {
+                    out.push('\\');
+                    out.push(char::from(*byte));
+                }
                 0x20..=0x7e => out.push(char::from(*byte)),
                 other => out.push_str(&format!("\\x{other:02X}")),
             }
@@ -299,6 +309,13 @@ mod tests {
         assert_eq!(out, "1.3.6.1.4.1.311");
         // SEQUENCE { SET { SEQUENCE { OBJECT 2.5.4.200, UTF8String "x" } } }
         assert_eq!(rfc2253(b"\x30\x0d\x31\x0b\x30\x09\x06\x04\x55\x04\x81\x48\x0c\x01x"), "2.5.4.200=#0C0178");
+        // SET { CN = "a/b+c", UID = "u/v+w" }
+        let together = b"\x30\x25\x31\x23\x30\x0c\x06\x03\x55\x04\x03\x0c\x05a/b+c\x30\x13\x06\x0a\x09\x92\x26\x89\x93\xf2\x2c\x64\x01\x01\x0c\x05u/v+w";
+        assert_eq!(one_line(together), "/CN=a\\/b\\+c+UID=u\\/v\\+w");
+        assert_eq!(rfc2253(together), "UID=u/v\\+w+CN=a/b\\+c");
+        let mut out = String::new();
+        write_kind(b"\x2b\x06\x01\x04\x01\x82\x37\x3c\x02\x01\x03", &mut out);
+        assert_eq!(out, "jurisdictionC");
         let mut out = String::new();
         write_escaped(b" #a\n<b> ", &mut out);
         assert_eq!(out, "\\ #a\\0A\\<b\\>\\ ");

@@ -13,7 +13,8 @@
 //! - [`hello`]: a client's first message; [`sessions`]: sessions that somebody else keeps
 //! - [`versions`], [`ciphers`]: what may be spoken; [`summary`]: what is spoken, for the log
 //! - [`pem`]: certificates and keys as files have them
-//! - `chain`, `crl`, `x509`: certificates that the library does not follow, lists of what is revoked, and what both are made of
+//! - `powers`: what a certificate allows its key; `chain`: certificates that the library does not follow
+//! - `crl`, `x509`: lists of what is revoked, and what they and certificates are made of
 
 #![forbid(unsafe_code)]
 
@@ -30,6 +31,7 @@ pub mod hello;
 pub mod managed;
 pub mod ocsp;
 pub mod pem;
+mod powers;
 pub mod server;
 pub mod sessions;
 pub mod summary;

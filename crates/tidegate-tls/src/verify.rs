@@ -5,7 +5,7 @@
 //!
 //! Source: RFC 5280, section 6; OpenSSL, `X509_verify_cert_error_string`.
 
-use std::sync::Arc;
+use std::{cell::Cell, ptr, sync::Arc};
 
 use rustls::{
     CertificateError, Error, OtherError,
@@ -13,14 +13,15 @@ use rustls::{
     pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, TrustAnchor, UnixTime},
     server::ParsedCertificate,
 };
-use webpki::{EndEntityCert, KeyUsage, VerifiedPath, anchor_from_trusted_cert};
+use webpki::{EndEntityCert, ExtendedKeyUsageValidator, KeyPurposeIdIter, VerifiedPath, anchor_from_trusted_cert};
 
 pub use crate::crl::BadList;
 use crate::{
     chain,
     crl::{self, RevocationList},
+    powers::{self, Powers},
     provider,
-    x509::{Parts, sequence},
+    x509::Parts,
 };
 
 /// Why a certificate is not accepted. The number is OpenSSL's, as is the text.
@@ -42,6 +43,9 @@ pub enum VerifyError {
     /// The time of a certificate is over.
     #[error("certificate has expired")]
     Expired = 10,
+    /// The time of a list of what is revoked has not come.
+    #[error("CRL is not yet valid")]
+    CrlNotYetValid = 11,
     /// The time of a list of what is revoked is over.
     #[error("CRL has expired")]
     CrlExpired = 12,
@@ -64,6 +68,12 @@ pub enum VerifyError {
     /// It was revoked.
     #[error("certificate revoked")]
     Revoked = 23,
+    /// The key of an authority is not for certificates.
+    #[error("key usage does not include certificate signing")]
+    NoCertSign = 32,
+    /// The key of an authority is not for lists of what is revoked.
+    #[error("key usage does not include CRL signing")]
+    NoCrlSign = 35,
     /// A certificate has a part that must not be overlooked, and that is not understood.
     #[error("unhandled critical extension")]
     CriticalExtension = 34,
@@ -92,13 +102,16 @@ impl VerifyError {
 
     /// The error with this number, if it is one of these.
     pub fn of_number(number: u16) -> Option<Self> {
-        const ALL: [VerifyError; 18] = [
+        const ALL: [VerifyError; 21] = [
             VerifyError::Unspecified,
             VerifyError::NoCrl,
             VerifyError::BadSignature,
             VerifyError::NotYetValid,
             VerifyError::Expired,
+            VerifyError::CrlNotYetValid,
             VerifyError::CrlExpired,
+            VerifyError::NoCertSign,
+            VerifyError::NoCrlSign,
             VerifyError::SelfSigned,
             VerifyError::SelfSignedInChain,
             VerifyError::UnknownIssuer,
@@ -175,6 +188,7 @@ impl From<webpki::Error> for VerifyError {
             E::PathLenConstraintViolated => Self::PathLength,
             E::RequiredEkuNotFoundContext(_) => Self::Purpose,
             E::CertNotValidForName(_) => Self::Name,
+            E::UnsupportedCriticalExtension => Self::CriticalExtension,
             _ => Self::Unspecified,
         }
     }
@@ -187,6 +201,18 @@ pub struct Link {
     pub certificate: Vec<u8>,
     /// SubjectPublicKeyInfo of the issuer.
     pub issuer_key: Vec<u8>,
+    /// Whether the issuer's key may sign lists of what is revoked.
+    pub issuer_signs_lists: bool,
+}
+
+impl Link {
+    pub(crate) fn new(certificate: &[u8], issuer: &Parts<'_>) -> Self {
+        Self {
+            certificate: certificate.to_vec(),
+            issuer_key: issuer.public_key.to_vec(),
+            issuer_signs_lists: Powers::of(issuer).signs_lists(),
+        }
+    }
 }
 
 /// Whom a certificate is from.
@@ -206,7 +232,9 @@ pub struct Rules {
     /// The others, which may be links of a chain as if the peer had sent them: so OpenSSL has it, and so what their issuer has
     /// revoked is noticed.
     links: Vec<CertificateDer<'static>>,
+    /// Those of `trusted` that the library can stand on, each with its place there in `places`.
     anchors: Vec<TrustAnchor<'static>>,
+    places: Vec<usize>,
     /// Empty where nothing is known of what is revoked.
     revoked: Vec<RevocationList>,
     /// How many certificates may stand between the peer's and a trusted one.
@@ -226,10 +254,11 @@ impl Rules {
     ) -> Result<Self, BadList> {
         let (trusted, links): (Vec<_>, Vec<_>) = trusted.iter().cloned().partition(|one| vouches_for_itself(one));
         // What is no authority for the library may still be trusted by itself.
-        let anchors = trusted.iter().filter_map(|one| Some(anchor_from_trusted_cert(one).ok()?.to_owned())).collect();
+        let anchor = |(place, one)| Some((anchor_from_trusted_cert(one).ok()?.to_owned(), place));
+        let (anchors, places) = trusted.iter().enumerate().filter_map(anchor).unzip();
         let depth_max = depth_max.map_or(usize::MAX, |depth| usize::try_from(depth).unwrap_or(usize::MAX));
         let revoked = revoked.iter().map(|list| RevocationList::of(list)).collect::<Result<_, _>>()?;
-        Ok(Self { trusted, links, anchors, revoked, depth_max })
+        Ok(Self { trusted, links, anchors, places, revoked, depth_max })
     }
 
     /// Verifies whom a certificate is from, not whom it is for.
@@ -272,12 +301,13 @@ impl Rules {
         wanted: Option<&mut Vec<Link>>,
     ) -> Result<(), VerifyError> {
         let seconds = now.as_secs();
-        if self.revoked.is_empty()
-            && let Some(parts) = Parts::of(end_entity).filter(|parts| parts.is_self_issued())
+        if let Some(parts) = Parts::of(end_entity).filter(|parts| parts.is_self_issued())
             && self.trusted.contains(end_entity)
         {
-            // OpenSSL asks nothing else of it; the library would refuse it.
-            return chain::check_time(&parts, seconds);
+            // It needs no authority above it, and is none for others.
+            chain::check_time(&parts, seconds)?;
+            Powers::of(&parts).check_peer(side)?;
+            return self.check_revoked(&[Link::new(end_entity, &parts)], seconds);
         }
         let all: Vec<CertificateDer<'_>>;
         let known = if self.links.is_empty() {
@@ -286,79 +316,113 @@ impl Rules {
             all = intermediates.iter().chain(&self.links).cloned().collect();
             &all
         };
-        let mut links = Vec::new();
-        let is_path_wanted = wanted.is_some() || !self.revoked.is_empty();
-        match self.verify_chain(end_entity, known, side, now, is_path_wanted.then_some(&mut links)) {
-            Ok(()) => {}
-            Err(webpki::Error::UnknownIssuer) => return Err(untrusted(end_entity, intermediates)),
+        let (mut links, refused) = (Vec::new(), Cell::new(None));
+        match self.verify_chain(end_entity, known, side, now, &refused) {
+            Ok(chain) => {
+                if wanted.is_some() || !self.revoked.is_empty() {
+                    links = links_of(&chain)?;
+                }
+            }
             Err(webpki::Error::UnsupportedCertVersion | webpki::Error::CaUsedAsEndEntity) => {
-                let mut search = chain::Search::new(&self.trusted, known, self.depth_max, seconds);
-                links = search.find(end_entity, side).map_err(|error| match error {
+                let mut search = chain::Search::new(side, &self.trusted, known, self.depth_max, seconds);
+                links = search.find(end_entity).map_err(|error| match error {
                     VerifyError::UnknownIssuer => untrusted(end_entity, intermediates),
                     other => other,
                 })?;
             }
-            Err(other) => return Err(other.into()),
+            Err(error) => {
+                // A way that was found and not allowed tells more than that there is no other.
+                return Err(match (refused.get(), error) {
+                    (Some(why), _) => why,
+                    (None, webpki::Error::UnknownIssuer) => untrusted(end_entity, intermediates),
+                    (None, other) => other.into(),
+                });
+            }
         }
-        if !self.revoked.is_empty() {
-            links.iter().try_for_each(|link| self.check_revoked(link, seconds))?;
-        }
+        self.check_revoked(&links, seconds)?;
         if let Some(wanted) = wanted {
             *wanted = links;
         }
         Ok(())
     }
 
-    /// Lets the library find a way, which is told where that is `wanted`.
+    /// Lets the library find a way that is allowed. Answers its certificates, the peer's own first, the trusted one last; `refused`
+    /// gets the reason why the last one that it has found is not allowed.
     fn verify_chain(
         &self,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
         side: Side,
         now: UnixTime,
-        wanted: Option<&mut Vec<Link>>,
-    ) -> Result<(), webpki::Error> {
+        refused: &Cell<Option<VerifyError>>,
+    ) -> Result<Vec<Vec<u8>>, webpki::Error> {
         let certificate = EndEntityCert::try_from(end_entity)?;
-        let usage = match side {
-            Side::Server => KeyUsage::server_auth(),
-            Side::Client => KeyUsage::client_auth(),
+        let is_allowed = |path: &VerifiedPath<'_>| {
+            self.check_path(end_entity, path, side, now).map_err(|why| {
+                refused.set(Some(why));
+                webpki::Error::UnknownIssuer
+            })
         };
-        let is_short = |path: &VerifiedPath<'_>| match path.intermediate_certificates().count() {
-            count if count > self.depth_max => Err(webpki::Error::MaximumPathDepthExceeded),
-            _ => Ok(()),
-        };
-        let algorithms = provider().signature_verification_algorithms.all;
         let path = certificate.verify_for_usage(
-            algorithms,
+            provider().signature_verification_algorithms.all,
             &self.anchors,
             intermediates,
             now,
-            usage,
+            AnyPurpose,
             None,
-            Some(&is_short),
+            Some(&is_allowed),
         )?;
-        if let Some(wanted) = wanted {
-            *wanted = links_of(end_entity, &path)?;
-        }
-        Ok(())
+        let issuers = self.issuers(&path).ok_or(webpki::Error::UnknownIssuer)?;
+        Ok([end_entity.to_vec()].into_iter().chain(issuers.iter().map(|one| one.to_vec())).collect())
     }
 
-    fn check_revoked(&self, link: &Link, now: u64) -> Result<(), VerifyError> {
-        let parts = Parts::of(&link.certificate).ok_or(VerifyError::Unspecified)?;
-        crl::check(&self.revoked, &parts, &link.issuer_key, i64::try_from(now).unwrap_or(i64::MAX))
+    /// The issuers of a way, the trusted one last.
+    fn issuers<'p>(&'p self, path: &'p VerifiedPath<'_>) -> Option<Vec<CertificateDer<'p>>> {
+        let address = ptr::from_ref(path.anchor()).addr();
+        let place = self.anchors.iter().position(|anchor| ptr::from_ref(anchor).addr() == address)?;
+        let trusted = CertificateDer::from(&self.trusted[self.places[place]][..]);
+        Some(path.intermediate_certificates().map(|one| one.der()).chain([trusted]).collect())
+    }
+
+    /// Whether a way whose signatures are good, and whose times are but for the trusted one's, is allowed.
+    fn check_path(
+        &self,
+        end_entity: &[u8],
+        path: &VerifiedPath<'_>,
+        side: Side,
+        now: UnixTime,
+    ) -> Result<(), VerifyError> {
+        let issuers = self.issuers(path).ok_or(VerifyError::UnknownIssuer)?;
+        let trusted = issuers.last().and_then(|trusted| Parts::of(trusted)).ok_or(VerifyError::Unspecified)?;
+        if issuers.len() - 1 > self.depth_max {
+            return Err(VerifyError::TooLong);
+        }
+        chain::check_time(&trusted, now.as_secs())?;
+        powers::check_chain(end_entity, &issuers, side)
+    }
+
+    fn check_revoked(&self, links: &[Link], now: u64) -> Result<(), VerifyError> {
+        if self.revoked.is_empty() {
+            return Ok(());
+        }
+        let now = i64::try_from(now).unwrap_or(i64::MAX);
+        links.iter().try_for_each(|link| crl::check(&self.revoked, link, now))
     }
 }
 
-/// The way that the library has found.
-fn links_of(end_entity: &[u8], path: &VerifiedPath<'_>) -> Result<Vec<Link>, webpki::Error> {
-    let mut certificates = vec![end_entity.to_vec()];
-    certificates.extend(path.intermediate_certificates().map(|one| one.der().to_vec()));
-    let key_of = |certificate: &[u8]| Parts::of(certificate).map(|parts| parts.public_key.to_vec());
-    let mut keys = certificates[1..].iter().map(|issuer| key_of(issuer)).collect::<Vec<_>>();
-    keys.push(Some(sequence(&path.anchor().subject_public_key_info)));
-    let links =
-        certificates.into_iter().zip(keys).map(|(certificate, key)| Some(Link { certificate, issuer_key: key? }));
-    links.collect::<Option<_>>().ok_or(webpki::Error::BadDer)
+/// Leaves purposes to [`powers`], so that they are asked of trusted certificates too, and not of a stranger's.
+struct AnyPurpose;
+
+impl ExtendedKeyUsageValidator for AnyPurpose {
+    fn validate(&self, _: KeyPurposeIdIter<'_, '_>) -> Result<(), webpki::Error> {
+        Ok(())
+    }
+}
+
+/// The links of a chain whose last certificate is the trusted one.
+fn links_of(chain: &[Vec<u8>]) -> Result<Vec<Link>, VerifyError> {
+    let link = |pair: &[Vec<u8>]| Some(Link::new(&pair[0], &Parts::of(&pair[1])?));
+    chain.windows(2).map(|pair| link(pair).ok_or(VerifyError::Unspecified)).collect()
 }
 
 /// Verifies whom a certificate is for.

@@ -178,9 +178,18 @@ impl<'a> Parts<'a> {
         Some((times.next()??, times.next()??))
     }
 
+    /// The common names of the subject, each with the tag of its type.
+    pub(crate) fn common_names(&self) -> impl Iterator<Item = (u8, &'a [u8])> + use<'a> {
+        let names = element(self.subject).map_or(&[][..], |(_, names, _)| names);
+        elements(names).flat_map(|(_, set)| elements(set)).filter_map(|(_, attribute)| {
+            let mut fields = elements(attribute);
+            fields.next().filter(|(_, kind)| *kind == COMMON_NAME)?;
+            fields.next()
+        })
+    }
+
     /// Whether a common name of the subject stands for `host`: is the same, or has `*` in the place of its first label.
     pub(crate) fn is_named(&self, host: &[u8]) -> bool {
-        let Some((_, names, _)) = element(self.subject) else { return false };
         let stands_for_host = |name: &[u8]| match name.strip_prefix(b"*") {
             None => name.eq_ignore_ascii_case(host),
             Some(rest) => {
@@ -188,10 +197,7 @@ impl<'a> Parts<'a> {
                 domain.is_some_and(|domain| domain.len() > 1 && rest.eq_ignore_ascii_case(domain))
             }
         };
-        elements(names).flat_map(|(_, set)| elements(set)).any(|(_, attribute)| {
-            let mut parts = elements(attribute).map(|(_, content)| content);
-            parts.next() == Some(COMMON_NAME) && parts.next().is_some_and(stands_for_host)
-        })
+        self.common_names().any(|(_, name)| stands_for_host(name))
     }
 
     /// Whether it names itself as its issuer.
@@ -257,6 +263,7 @@ fn element(input: &[u8]) -> Option<(u8, &[u8], usize)> {
 }
 
 /// An element SEQUENCE with this content.
+#[cfg(test)]
 pub(crate) fn sequence(content: &[u8]) -> Vec<u8> {
     let len = content.len().to_be_bytes();
     let digits = &len[len.iter().position(|byte| *byte != 0).unwrap_or(len.len() - 1)..];
