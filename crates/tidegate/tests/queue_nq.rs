@@ -13,6 +13,7 @@ const SERVER: &str = r#"
     location / { return 200 ok; }
     client_max_body_size 100m;
     location /nq/ { queue_api nq schema=work timeout=5m fail_timeout=5m; queue_wait_max 5m; }
+    location /late/ { queue_api nq schema=late timeout=5m; }
     location = /status { stub_status; }
     location = /sql {
         content_by_lua_block {
@@ -125,6 +126,31 @@ fn receivers_wait_for_messages_whoever_has_written_them() {
     let (status, body) = text(waiting);
     assert_eq!(status, 200);
     assert!(body.contains(r#""r":[{"id":1,"#), "{body}");
+    finish(site);
+}
+
+#[test]
+fn whoever_waits_makes_no_schema_and_hears_of_one_that_is_made() {
+    let site = started();
+    let port = site.port;
+    let request = |timeout: u64| json!({"receiver": "bob", "timeout": timeout, "queues": {"q": {}}}).to_string();
+    let wait = || send(port, "POST", "late/pull", &request(300));
+    let first = wait();
+    // It is in the line, or gets there later: this one is looked at there.
+    assert_eq!(text(send(port, "POST", "late/pull", &request(0))).0, 204);
+    assert_eq!(sql(port, "SHOW DATABASES LIKE 'late'"), json!({}));
+    sql(port, "CREATE DATABASE late");
+    let late = json!({"messages": {"q": ["a"]}}).to_string();
+    assert_eq!(text(send(port, "POST", "late/post", &late)), (200, r#"{"q":[1]}"#.into()));
+    assert_eq!(ids(&text(first)), [1]);
+    // What others drop while somebody waits stays away until somebody makes it.
+    let second = wait();
+    assert_eq!(text(send(port, "POST", "late/pull", &request(0))).0, 204);
+    sql(port, "DROP DATABASE late");
+    assert_eq!(text(send(port, "POST", "late/pull", &request(0))).0, 204);
+    sql(port, "CREATE DATABASE late");
+    assert_eq!(text(send(port, "POST", "late/post", &late)), (200, r#"{"q":[1]}"#.into()));
+    assert_eq!(ids(&text(second)), [1]);
     finish(site);
 }
 

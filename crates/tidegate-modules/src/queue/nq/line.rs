@@ -29,7 +29,7 @@ use super::{
     json::Message,
     receiver::Wanted,
     round::{self, Places, Served},
-    tables::Database,
+    tables::{Database, is_missing},
 };
 
 /// Receivers that are served together.
@@ -37,6 +37,8 @@ const TOGETHER_MAX: usize = 1000;
 
 /// When the places of so many receivers are known that do not wait, beside one for each that does, they are forgotten.
 const PLACES_KEPT: usize = 1000;
+/// How often a schema is looked for that is not there, by those who wait for its messages. Of one that `POST post` makes they hear.
+const ABSENT_LOOK: Duration = Duration::from_secs(1);
 /// How long a round may wait for as many as the one before had. Those that a round has answered come back one after the other, often at
 /// once: served one by one each would wait for a commit of the others. Less than half of what a commit takes on a fast disk.
 const GATHER: Duration = Duration::from_micros(200);
@@ -112,6 +114,13 @@ pub(super) struct InLines {
 
 fn lines() -> MutexGuard<'static, Option<HashMap<Key, Line>>> {
     LINES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// There is a schema from now on: those who wait for its messages look for them.
+pub(super) fn schema_is_made(schema: &str) {
+    let lines = lines();
+    let of_schema = lines.iter().flatten().filter(|((name, _), _)| name == schema);
+    of_schema.for_each(|(_, line)| line.changed.notify_one());
 }
 
 impl InLines {
@@ -319,13 +328,15 @@ async fn serve(mut serving: Serving, mut database: Database) {
     let table = format!("{queue}_msg");
     let mut listening: Option<Listening> = None;
     let mut all = false;
+    let mut is_absent = false;
     let mut places = Places::default();
     let mut together = 0;
     while let Some(has_new) = serving.look() {
-        if listening.is_none() && serving.has_patient() {
+        if listening.is_none() && !is_absent && serving.has_patient() {
             // Ahead of the look: what is committed behind it is heard of.
-            match database.listen(&[&table]).await {
+            match database.listen(&[&table]) {
                 Ok(heard) => listening = Some(heard),
+                Err(error) if is_missing(&error) => is_absent = true,
                 Err(error) => {
                     let failed = error.to_string();
                     for (_, ask) in serving.take(true) {
@@ -346,7 +357,15 @@ async fn serve(mut serving: Serving, mut database: Database) {
             continue;
         }
         database.rest();
-        let Some(hears) = &mut listening else { continue };
+        let Some(hears) = &mut listening else {
+            // Whoever waits makes no schema: somebody may just have dropped it to make it anew.
+            tokio::select! {
+                () = serving.changed.notified() => {}
+                () = tokio::time::sleep(ABSENT_LOOK) => {}
+            }
+            is_absent = false;
+            continue;
+        };
         tokio::select! {
             biased;
             () = serving.changed.notified() => {}
@@ -354,7 +373,7 @@ async fn serve(mut serving: Serving, mut database: Database) {
                 all = true;
                 match heard {
                     Some(Heard::Commit(_) | Heard::Missed(_)) => {}
-                    // The schema was dropped. Somebody may make it again.
+                    // The schema was dropped.
                     None => listening = None,
                 }
             }

@@ -9,7 +9,7 @@ use tidegate_sql::{
     table::{Answers, OpenTable, Opening, Request, Strictness},
 };
 
-use super::Failure;
+use super::{Failure, line};
 use crate::{
     database::{self, schemas::execute},
     queue::gather::{Gather, bytes},
@@ -185,26 +185,18 @@ impl Database {
         Ok(rows.first().and_then(|row| bytes(row.first())).unwrap_or_default().to_vec())
     }
 
-    /// Hears of commits to these tables from now on; the schema is made if there is none.
+    /// Hears of commits to these tables from now on.
     ///
     /// # Errors
-    /// Storage errors.
-    pub(super) async fn listen(&mut self, tables: &[&str]) -> Result<Listening, QueryError> {
-        if let Ok(listening) = self.engine.listen(&self.schema, tables, None) {
-            return Ok(listening);
-        }
-        self.make_schema().await?;
+    /// There is no such schema ([`is_missing`]), storage errors.
+    pub(super) fn listen(&self, tables: &[&str]) -> Result<Listening, QueryError> {
         Ok(self.engine.listen(&self.schema, tables, None)?)
     }
 
-    /// Makes the schema, so that somebody may listen to it.
-    async fn make_schema(&mut self) -> Result<(), QueryError> {
-        let sql = format!("CREATE DATABASE IF NOT EXISTS `{}`", self.schema.replace('`', "``"));
-        self.run(&sql, &[]).await.map(drop)
-    }
-
     async fn make(&mut self, queue: &str) -> Result<(), QueryError> {
-        self.make_schema().await?;
+        let sql = format!("CREATE DATABASE IF NOT EXISTS `{}`", self.schema.replace('`', "``"));
+        self.run(&sql, &[]).await?;
+        line::schema_is_made(&self.schema);
         let (messages, results) = (self.table(queue, "msg"), self.table(queue, "rst"));
         let mut session = self.take()?;
         // `place_idx` tells a receiver's place, `due_idx` what it has not answered; both without a walk over the rest.
