@@ -281,3 +281,35 @@ bad bad argument #3 to 'publish' (table expected, got number)
 bad nil "priority" is no number from 0 to 4294967295: "4294967296"
 bad this is no receipt: "seven"
 bad -1 is no time
+
+=== TEST 4: a script of PHP gets what is published, again if it fails, and answers the publisher
+--- tidegate_only
+--- services: php-fpm
+--- config
+location /q/ { queue_api; }
+queue_deliver mail /hook.php?from=queue backoff=10ms backoff_max=10ms;
+location = /hook.php {
+    internal;
+    fastcgi_pass 127.0.0.1:$TEST_PHP_FPM_PORT;
+    fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+    fastcgi_param REQUEST_METHOD $request_method;
+    fastcgi_param QUERY_STRING $query_string;
+    fastcgi_param CONTENT_TYPE $content_type;
+    fastcgi_param CONTENT_LENGTH $content_length;
+}
+--- user_files
+>>> hook.php
+<?php
+header('Content-Type: text/plain');
+if ($_SERVER['HTTP_QUEUE_ATTEMPTS'] === '0') {
+    http_response_code(503);
+    exit("not yet\n");
+}
+printf("%s %s %s %s %s: %s\n", $_SERVER['REQUEST_METHOD'], $_GET['from'], $_SERVER['HTTP_QUEUE_NAME'],
+       $_SERVER['HTTP_QUEUE_MESSAGE'], $_SERVER['HTTP_QUEUE_ATTEMPTS'], file_get_contents('php://input'));
+--- request
+POST /q/mail?wait=1m
+a=b&c=%20
+--- error_code: 200
+--- response_body
+POST queue mail 1 1: a=b&c=%20
