@@ -32,15 +32,6 @@ pub(super) fn statement(p: &mut Parser) -> Result<Outcome> {
 }
 
 fn set(p: &mut Parser) -> Result<Vec<SetItem>> {
-    if take_words(p, &["NAMES"]) {
-        let charset = if take_word(p, "DEFAULT") { None } else { Some(word_or_string(p)?) };
-        let collation = if take_word(p, "COLLATE") { Some(word_or_string(p)?) } else { None };
-        return Ok(vec![SetItem::Names { charset, collation }]);
-    }
-    if take_words(p, &["CHARACTER", "SET"]) || take_word(p, "CHARSET") {
-        let charset = if take_word(p, "DEFAULT") { None } else { Some(word_or_string(p)?) };
-        return Ok(vec![SetItem::Names { charset, collation: None }]);
-    }
     let mut global = false;
     comma_separated(p, |p| set_item(p, &mut global))
 }
@@ -59,6 +50,15 @@ fn set_item(p: &mut Parser, global: &mut bool) -> Result<SetItem> {
         let lower = system.to_ascii_lowercase();
         let (scope, bare) = lower.split_once('.').unwrap_or(("", &lower));
         return Ok(SetItem::System { global: scope == "global", name: bare.to_owned(), value: set_value(p)? });
+    }
+    if take_words(p, &["NAMES"]) {
+        let charset = if take_word(p, "DEFAULT") { None } else { Some(word_or_string(p)?) };
+        let collation = if take_word(p, "COLLATE") { Some(word_or_string(p)?) } else { None };
+        return Ok(SetItem::Names { charset, collation });
+    }
+    if take_words(p, &["CHARACTER", "SET"]) || take_word(p, "CHARSET") {
+        let charset = if take_word(p, "DEFAULT") { None } else { Some(word_or_string(p)?) };
+        return Ok(SetItem::Names { charset, collation: None });
     }
     let mut scope = IsolationScope::Next;
     if take_word(p, "GLOBAL") {
