@@ -272,6 +272,16 @@ fn key_bits(key: &[u8]) -> Option<&[u8]> {
     bits.get(1..)
 }
 
+/// Whether bytes have the outer form of a response, whatever it says (RFC 6960, section 4.2.1).
+pub fn is_response(bytes: &[u8]) -> bool {
+    const SEQUENCE: u8 = 0x30;
+    const ENUMERATED: u8 = 0x0a;
+    const RESPONSE_BYTES: u8 = 0xa0;
+    let Some((SEQUENCE, fields)) = elements(bytes).next() else { return false };
+    let mut tags = elements(fields).map(|(tag, _)| tag);
+    tags.next() == Some(ENUMERATED) && matches!(tags.next(), None | Some(RESPONSE_BYTES)) && tags.next().is_none()
+}
+
 /// The question for the status of a certificate.
 ///
 /// # Errors
@@ -365,6 +375,16 @@ mod tests {
         assert_eq!(request(LEAF, CA).as_deref(), Ok(&include_bytes!("../tests/ocsp/req.der")[..]));
         assert!(is_issued_by(LEAF, CA) && !is_issued_by(CA, LEAF));
         assert_eq!((issuer_among(LEAF, [BAD, CA]), issuer_among(LEAF, [BAD])), (Some(CA), None));
+    }
+
+    #[test]
+    fn answers_are_told_from_other_bytes() {
+        // The last one says "try later".
+        for answer in [GOOD, include_bytes!("../tests/ocsp/delegated.der"), b"\x30\x03\x0a\x01\x03"] {
+            assert!(is_response(answer));
+            assert!((0..answer.len()).all(|end| !is_response(&answer[..end])));
+        }
+        assert!(!is_response(CA) && !is_response(b"garbage"));
     }
 
     #[test]

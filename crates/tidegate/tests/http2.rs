@@ -478,6 +478,10 @@ fn trailers_of_requests_are_read_and_dropped() {
     client.send(kind::DATA, 0, 1, b"body");
     client.send(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, b"\x00\x05x-sum\x0242");
     assert_eq!(client.answer(1).text(), "body");
+    // What HTTP/1 would take for another line is malformed there, too.
+    client.send_bytes(&head(3, "POST", "/echo", &[], false));
+    client.send(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 3, b"\x00\x01x\x06a\r\nb:c");
+    assert_eq!(client.answer(3).reset, Some(ErrorCode::ProtocolError as u32));
     check_unharmed(&site);
     site.quit();
 }

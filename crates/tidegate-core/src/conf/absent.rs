@@ -19,6 +19,7 @@ const FEATURES: &[(&str, &str)] = &[
     ("quic_", "HTTP/3"),
     ("srcache_", "caching"),
     ("ssi", "server side includes"),
+    ("ssl_handshake_timeout", "a limit of handshakes alone, which have that of \"client_header_timeout\","),
     ("ssl_", "this part of TLS for clients"),
     ("stream", "proxying TCP and UDP"),
     ("xml_entities", "XSLT"),
@@ -48,6 +49,7 @@ mod tests {
         check("srcache_fetch", Some("caching"));
         check("fastcgi_pas", None);
         check("ssl_verify_client", Some("this part of TLS for clients"));
+        check("ssl_handshake_timeou", Some("this part of TLS for clients"));
         check("stream", Some("proxying TCP and UDP"));
         check("ssi_types", Some("server side includes"));
         check("streams", None);

@@ -7,7 +7,7 @@ use tidegate_http::{
     hpack::{BadBlock, Decoder},
     http2::{
         ErrorCode, FRAME_BYTES_MAX, FrameHeader, HEADER_BYTES, PREFACE, WINDOW_BYTES_MAX, flag,
-        head::{HeadText, check_field},
+        head::{HeadText, check_field, check_value},
         kind, setting, write_frame,
     },
 };
@@ -330,7 +330,9 @@ impl Input {
             return self.decoder.decode_at_most(block, bytes_max, |_, _| {}).map_err(bad_block);
         }
         let mut malformed = false;
-        let check = |name: &[u8], value: &[u8]| malformed |= check_field(name, value).is_err();
+        let check = |name: &[u8], value: &[u8]| {
+            malformed |= check_value(value).and_then(|()| check_field(name, value)).is_err()
+        };
         self.decoder.decode_at_most(block, bytes_max, check).map_err(bad_block)?;
         let Some(stream) = self.mux.find(id) else {
             return match id > self.stream_before && id < self.last_stream {

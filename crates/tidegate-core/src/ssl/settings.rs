@@ -24,7 +24,8 @@ use tidegate_tls::{
     bound::Context,
     ciphers::Choice,
     client::Secrets,
-    pem,
+    ocsp,
+    pem::{self, PemError},
     server::{AnyClient, ClientRules},
     sessions::TimedSessions,
     tickets::Tickets,
@@ -367,7 +368,11 @@ fn pairs(
 ) -> Result<Vec<Arc<CertifiedKey>>, Diagnostic> {
     let status = match &conf.stapling_file {
         Some(found) if conf.stapling.is_some_and(|(is_on, _)| is_on) => {
-            Some(found.load(conf_dir, "OCSP response", |bytes| Ok(bytes.to_vec()))?)
+            let read = |bytes: &[u8]| match ocsp::is_response(bytes) {
+                true => Ok(bytes.to_vec()),
+                false => Err(PemError::Nothing("OCSP response")),
+            };
+            Some(found.load(conf_dir, "OCSP response", read)?)
         }
         _ => None,
     };

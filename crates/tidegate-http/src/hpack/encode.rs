@@ -26,8 +26,13 @@ pub fn status(status: u16, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a field. Its name goes in small letters, whatever it is here.
+/// Appends a field. Its name goes in small letters, whatever it is here. White space around the value is no part of it; clients refuse it (RFC 9113,
+/// section 8.2.1).
 pub fn field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    let value = match value {
+        [b' ' | b'\t', ..] | [.., b' ' | b'\t'] => value.trim_ascii(),
+        value => value,
+    };
     match static_number(name) {
         // The field, without a place in the table (section 6.2.2).
         Some(number_of_name) => number(number_of_name, 4, 0, out),
@@ -110,6 +115,17 @@ mod tests {
             let expected: Vec<_> =
                 fields.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.to_vec())).collect();
             assert_eq!(read[1..], expected);
+        }
+    }
+
+    #[test]
+    fn white_space_around_a_value_stays_behind() {
+        for (value, expected) in [("a ", "a"), ("\ta b\t", "a b"), ("  ", ""), ("a", "a")] {
+            let mut block = Vec::new();
+            field(b"x", value.as_bytes(), &mut block);
+            let mut read = Vec::new();
+            Decoder::default().decode(&block, |_, value| read.extend_from_slice(value)).expect("our own block");
+            assert_eq!(read, expected.as_bytes());
         }
     }
 }

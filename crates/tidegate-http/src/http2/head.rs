@@ -98,9 +98,11 @@ impl HeadText {
 
     #[inline]
     fn take(&mut self, name: &[u8], value: &[u8]) -> Result<(), Malformed> {
-        if value.iter().any(|byte| matches!(byte, 0 | b'\n' | b'\r')) {
-            return Err(Malformed::Value);
+        if self.lines.len() >= self.bytes_max || self.cookie.len() >= self.bytes_max {
+            // It is refused for its length: nobody looks at the rest.
+            return Ok(());
         }
+        check_value(value)?;
         if let Some(pseudo) = name.strip_prefix(b":") {
             return self.take_pseudo(pseudo, value);
         }
@@ -260,7 +262,18 @@ fn add_line(text: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     }
 }
 
-/// Looks at a field of a head or of trailers (section 8.2).
+/// Looks at the value of a field of a head or of trailers (section 8.2.1).
+///
+/// # Errors
+/// [`Malformed::Value`].
+pub fn check_value(value: &[u8]) -> Result<(), Malformed> {
+    match value.iter().any(|byte| matches!(byte, 0 | b'\n' | b'\r')) {
+        true => Err(Malformed::Value),
+        false => Ok(()),
+    }
+}
+
+/// Looks at a field of a head or of trailers, but for its value's bytes (section 8.2).
 ///
 /// # Errors
 /// See [`Malformed`].
