@@ -21,7 +21,7 @@ use crate::{
     crl::{self, RevocationList},
     powers::{self, Powers},
     provider,
-    x509::Parts,
+    x509::{Parts, elements},
 };
 
 /// Why a certificate is not accepted. The number is OpenSSL's, as is the text.
@@ -439,6 +439,18 @@ pub fn verify_name(certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> R
     }
     let parsed = ParsedCertificate::try_from(certificate).map_err(|_| VerifyError::Name)?;
     verify_server_name(&parsed, name).map_err(|_| VerifyError::Name)
+}
+
+/// Whether signatures can be verified by the key of a certificate: there are kinds of keys that nobody here can read (P-521).
+pub fn has_usable_key(certificate: &CertificateDer<'_>) -> bool {
+    let parts = Parts::of(certificate);
+    // SEQUENCE { algorithm SEQUENCE, BIT STRING }
+    let kind = parts.as_ref().and_then(|parts| {
+        let (_, key) = elements(parts.public_key).next()?;
+        elements(key).next().map(|(_, algorithm)| algorithm)
+    });
+    let known = provider().signature_verification_algorithms.all;
+    kind.is_some_and(|kind| known.iter().any(|known| known.public_key_alg_id().as_ref() == kind))
 }
 
 fn vouches_for_itself(certificate: &CertificateDer<'_>) -> bool {

@@ -15,7 +15,14 @@ use tidegate_net::{
     tls::{HandshakeError, TlsStream},
 };
 use tidegate_ocsp::{Inquiry, inquiry::AskError};
-use tidegate_tls::{alpn_challenge, failure::Reason, sessions::Made, summary, verify::Link, versions::Versions};
+use tidegate_tls::{
+    alpn_challenge,
+    failure::Reason,
+    sessions::{HeldSessions, Made},
+    summary,
+    verify::Link,
+    versions::Versions,
+};
 
 use super::head::with_nobodys_request;
 use crate::{
@@ -90,9 +97,30 @@ async fn serve(conn: &Rc<Connection>, stream: &TlsStream, timeout_ms: u64) -> Op
         }
         _ => None,
     };
+    let (config, held) = config.map(|config| hold_sessions(config, tls)).unzip();
     outcome(conn, Ok(Wait::Ready(stream.answer(config))))?;
     finish(conn, stream, timeout_ms).await?;
-    remember(conn, facts?, timeout_ms).await
+    remember(conn, facts?, timeout_ms).await?;
+    decide_sessions(conn, held.flatten().as_deref());
+    Some(())
+}
+
+/// Settings whose sessions wait for [`decide_sessions`], where clients are verified and sessions are kept in memory.
+fn hold_sessions(config: Arc<ServerConfig>, tls: Option<&ServerTls>) -> (Arc<ServerConfig>, Option<Arc<HeldSessions>>) {
+    if tls.is_none_or(|tls| tls.client.is_none()) || !config.session_storage.can_cache() {
+        return (config, None);
+    }
+    let held = HeldSessions::new(config.session_storage.clone());
+    let mut config = ServerConfig::clone(&config);
+    config.session_storage = held.clone();
+    (Arc::new(config), Some(held))
+}
+
+/// Keeps the sessions of a client that is accepted.
+fn decide_sessions(conn: &Connection, held: Option<&HeldSessions>) {
+    if let Some(held) = held {
+        held.decide(conn.tls.get().is_some_and(|facts| !matches!(facts.verified, Some(Err(_)))));
+    }
 }
 
 /// As [`serve`], with scripts that decide.
@@ -131,6 +159,13 @@ async fn serve_with_scripts(conn: &Rc<Connection>, stream: &TlsStream, timeout_m
         return None;
     }
     let base = config_of(conn, facts.server, tls).await;
+    let (base, held) = match base {
+        Ok(base) => {
+            let (base, held) = hold_sessions(base, Some(tls));
+            (Ok(base), held)
+        }
+        Err(message) => (Err(message), None),
+    };
     let settings = match base.and_then(|base| handshake.settings(tls, base)) {
         Ok(settings) => settings,
         Err(message) => {
@@ -146,7 +181,9 @@ async fn serve_with_scripts(conn: &Rc<Connection>, stream: &TlsStream, timeout_m
     }
     facts.rules = handshake.take_rules();
     facts.memo = handshake.memo();
-    remember(conn, facts, timeout_ms).await
+    remember(conn, facts, timeout_ms).await?;
+    decide_sessions(conn, held.as_deref());
+    Some(())
 }
 
 /// The server that a client asks for, if that has no script which would choose its certificate.

@@ -100,7 +100,7 @@ pub(crate) enum VerifyClient {
 enum SessionCache {
     /// Nowhere.
     Off,
-    /// In memory that servers with the same name share, for so many sessions.
+    /// In memory that servers with the same name share, of so many bytes.
     Shared(BString, usize),
     /// In memory of its own, for so many sessions.
     BuiltIn(usize),
@@ -536,15 +536,13 @@ fn protocols(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> 
     once(&mut conf.protocols, versions, directive)
 }
 
-/// Sessions that a megabyte is for.
-///
-/// Source: nginx, "ssl_session_cache".
-const SESSIONS_IN_A_MEGABYTE: u64 = 4000;
-
 /// Sessions in a cache of which only the kind is given.
 ///
 /// Source: OpenSSL, `SSL_SESSION_CACHE_MAX_SIZE_DEFAULT`.
 const SESSIONS_DEFAULT: usize = 20_480;
+
+/// Bytes that a session may have on average where only their number is given: one with a client's certificate is as large as that.
+const SESSION_BYTES: usize = 1024;
 
 fn session_cache(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
     let mut cache = SessionCache::Off;
@@ -567,8 +565,7 @@ fn session_cache(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>)
                     let message = format!("session cache \"{}\" is too small", arg.value);
                     return Err(Diagnostic::new(Severity::Emerg, arg.span, message));
                 }
-                let sessions = bytes.saturating_mul(SESSIONS_IN_A_MEGABYTE) >> 20;
-                cache = SessionCache::Shared(name.into(), usize::try_from(sessions).unwrap_or(usize::MAX));
+                cache = SessionCache::Shared(name.into(), usize::try_from(bytes).unwrap_or(usize::MAX));
             }
             _ => return Err(invalid()),
         }

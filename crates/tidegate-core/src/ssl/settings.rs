@@ -12,10 +12,7 @@ use rustls::{
     ServerConfig,
     crypto::CryptoProvider,
     pki_types::CertificateDer,
-    server::{
-        NoClientAuth, NoServerSessionStorage, ServerSessionMemoryCache, StoresServerSessions,
-        danger::ClientCertVerifier,
-    },
+    server::{NoClientAuth, NoServerSessionStorage, StoresServerSessions, danger::ClientCertVerifier},
     sign::CertifiedKey,
 };
 use tidegate_conf::{Diagnostic, Diagnostics, Level as Severity};
@@ -27,13 +24,14 @@ use tidegate_tls::{
     ocsp,
     pem::{self, PemError},
     server::{AnyClient, ClientRules},
-    sessions::TimedSessions,
+    sessions::{MemorySessions, TimedSessions},
     tickets::Tickets,
+    verify::has_usable_key,
     versions::Versions,
 };
 
 use super::{
-    Conf, MODULE, Named, SESSIONS_DEFAULT, ServerTls, SessionCache, VerifyClient,
+    Conf, MODULE, Named, SESSION_BYTES, SESSIONS_DEFAULT, ServerTls, SessionCache, VerifyClient,
     dynamic::{CacheRules, Dynamic, Pairs},
     files::Located,
     kept,
@@ -259,7 +257,7 @@ fn build(
     };
     let stapled = status::staples(conf, &pairs, way, conf_dir, diagnostics)?;
     let staples = stapled.iter().map(|stapled| stapled.staple().clone()).collect();
-    let Clients { rules, verifier, context } = clients(inputs, conf, conf_dir)?;
+    let Clients { rules, verifier, context } = clients(inputs, conf, conf_dir, diagnostics)?;
     let cannot = |error: rustls::Error| Diagnostic::new(Severity::Emerg, None, format!("cannot speak TLS: {error}"));
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&inputs.versions.list())
@@ -322,7 +320,8 @@ fn resume(
             return Ok(());
         }
     }
-    config.session_storage = Arc::new(TimedSessions::new(storage(&inputs.session_cache), inputs.session_timeout));
+    let below = storage(&inputs.session_cache);
+    config.session_storage = Arc::new(TimedSessions::new(below, inputs.session_timeout));
     match if inputs.tickets { tickets(inputs, conf, conf_dir)? } else { None } {
         Some(tickets) => config.ticketer = tickets,
         // Nothing could be resumed.
@@ -395,13 +394,24 @@ struct Clients {
 }
 
 /// By what clients' certificates are verified, and how they are asked for.
-fn clients(inputs: &Inputs, conf: &Conf, conf_dir: &Path) -> Result<Clients, Diagnostic> {
+fn clients(
+    inputs: &Inputs,
+    conf: &Conf,
+    conf_dir: &Path,
+    diagnostics: &mut Diagnostics,
+) -> Result<Clients, Diagnostic> {
     if inputs.verify_client == VerifyClient::Off {
         return Ok(Clients { rules: None, verifier: Arc::new(NoClientAuth), context: Context::NOTHING });
     }
-    let load = |found: &Option<Located>| match found {
-        Some(found) => found.load(conf_dir, "certificate", pem::certificates),
-        None => Ok(Vec::new()),
+    let mut load = |found: &Option<Located>| -> Result<Vec<CertificateDer<'static>>, Diagnostic> {
+        let Some(found) = found else { return Ok(Vec::new()) };
+        let list = found.load(conf_dir, "certificate", pem::certificates)?;
+        for (index, _) in list.iter().enumerate().filter(|(_, one)| !has_usable_key(one)) {
+            let which = format!("certificate {} of \"{}\"", index + 1, found.text);
+            let message = "has a kind of key that is not supported, such as P-521: what it has signed is not accepted";
+            diagnostics.warn(found.span, format!("{which} {message}"));
+        }
+        Ok(list)
     };
     let (named, unnamed): (Vec<CertificateDer<'static>>, _) =
         (load(&conf.client_certificate)?, load(&conf.trusted_certificate)?);
@@ -439,22 +449,22 @@ fn tickets(inputs: &Inputs, conf: &Conf, conf_dir: &Path) -> Result<Option<Arc<T
 
 /// Where sessions are kept. Memory with a name goes on over a reload, and is that of all servers with the same name and size.
 fn storage(cache: &SessionCache) -> Arc<dyn StoresServerSessions> {
-    type Named = (BString, usize, Weak<ServerSessionMemoryCache>);
+    type Named = (BString, usize, Weak<MemorySessions>);
     static KNOWN: Mutex<Vec<Named>> = Mutex::new(Vec::new());
     match cache {
         SessionCache::Off => Arc::new(NoServerSessionStorage {}),
-        SessionCache::BuiltIn(sessions) => ServerSessionMemoryCache::new(*sessions),
+        SessionCache::BuiltIn(sessions) => MemorySessions::new(sessions.saturating_mul(SESSION_BYTES)),
         // No directive gives a name with a colon.
-        SessionCache::Early => storage(&SessionCache::Shared(":early".into(), SESSIONS_DEFAULT)),
-        SessionCache::Shared(name, sessions) => {
+        SessionCache::Early => storage(&SessionCache::Shared(":early".into(), SESSIONS_DEFAULT * SESSION_BYTES)),
+        SessionCache::Shared(name, bytes) => {
             let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
             known.retain(|(_, _, storage)| storage.strong_count() > 0);
-            let same = |(other, size, _): &&Named| other == name && size == sessions;
+            let same = |(other, size, _): &&Named| other == name && size == bytes;
             if let Some(storage) = known.iter().find(same).and_then(|(_, _, storage)| storage.upgrade()) {
                 return storage;
             }
-            let storage = ServerSessionMemoryCache::new(*sessions);
-            known.push((name.clone(), *sessions, Arc::downgrade(&storage)));
+            let storage = MemorySessions::new(*bytes);
+            known.push((name.clone(), *bytes, Arc::downgrade(&storage)));
             storage
         }
     }

@@ -126,6 +126,17 @@ fn trusted_authorities_are_held_to_what_they_say() {
     check(&[&old, &new], &[&new.signs("leaf", nothing)], Ok(()));
 }
 
+// `openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-521 -nodes -subj /CN=large -outform DER`
+const LARGE: &[u8] = include_bytes!("../../tests/p521.der");
+
+#[test]
+fn keys_that_nobody_can_verify_by_are_known() {
+    use crate::verify::has_usable_key;
+    assert!(has_usable_key(&root("root", authority).certificate));
+    assert!(!has_usable_key(&CertificateDer::from(LARGE)));
+    assert!(!has_usable_key(&CertificateDer::from(&LARGE[..40])));
+}
+
 #[test]
 fn lengths_of_paths_count_for_trusted_ones_too() {
     let root = root("root", |params| params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0)));
