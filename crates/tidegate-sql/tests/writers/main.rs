@@ -8,6 +8,7 @@ mod locking;
 mod model;
 mod refused;
 mod same;
+mod schemas;
 mod shown;
 mod temporary;
 
