@@ -19,7 +19,10 @@ use self::changes::Changes;
 use crate::{
     account_name::Name,
     column::{Column, Default, same_name},
-    parse::{KeyKind, program::trigger},
+    parse::{
+        KeyKind,
+        program::{routine, trigger},
+    },
     sql_mode,
     value::{Rep, collation::Collation},
 };
@@ -32,6 +35,7 @@ pub(crate) struct Catalog {
     /// Numbers of commits up to this one may be in use (`crate::schema::commits`).
     pub(crate) commits_reserved: u64,
     pub(crate) triggers: trigger::Triggers,
+    pub(crate) routines: Vec<Arc<routine::Routine>>,
     references: references::References,
 }
 
@@ -153,6 +157,11 @@ impl Catalog {
     /// The triggers of all tables.
     pub(crate) fn all_triggers(&self) -> &trigger::Triggers {
         &self.triggers
+    }
+
+    /// The procedures, by their names.
+    pub(crate) fn routines(&self) -> &[Arc<routine::Routine>] {
+        &self.routines
     }
 
     /// The table with a number.

@@ -7,6 +7,7 @@ mod fulltext;
 mod keys;
 mod physical;
 mod rename;
+mod routine;
 mod temporary;
 mod trigger;
 mod view_columns;
@@ -71,16 +72,8 @@ pub(crate) fn run(
         Statement::DropDatabase { name, if_exists } => drop_database(core, &name, if_exists)?,
         Statement::CreateTable(create) => return create::create_table(core, *create, text.sql, more, sink),
         Statement::DropTable { tables, if_exists, temporary } => drop_some_tables(core, tables, if_exists, temporary)?,
-        Statement::CreateTrigger(create) => {
-            trigger::create(core, &create)?;
-            0
-        }
-        Statement::DropProgram { kind: "TRIGGER", name, if_exists } => {
-            trigger::drop(core, &name, if_exists)?;
-            0
-        }
-        Statement::DropProgram { kind, name, if_exists } => {
-            drop_program(core, kind, &name, if_exists)?;
+        statement @ (Statement::CreateTrigger(_) | Statement::CreateRoutine(_) | Statement::DropProgram { .. }) => {
+            trigger::define(core, statement)?;
             0
         }
         Statement::DropView { views, if_exists } => drop_tables(core, &views, if_exists, true)?,
@@ -318,21 +311,6 @@ fn drop_some_tables(core: &mut Core, names: Vec<TableName>, if_exists: bool, tem
         }
     }
     if missing.is_empty() { Ok(0) } else { Err(errors::unknown_table_to_drop(missing.join(","))) }
-}
-
-/// DROP FUNCTION, PROCEDURE, EVENT: there are none.
-fn drop_program(core: &Core, kind: &str, name: &TableName, if_exists: bool) -> Res<()> {
-    let schema = schema_of(core, name)?;
-    let error = match (kind, if_exists) {
-        ("EVENT", false) => errors::unknown_event(&name.name),
-        ("EVENT", true) => errors::unknown_program("Event", &name.name),
-        _ => errors::unknown_program(kind, format!("{}.{}", schema.name, name.name)),
-    };
-    if !if_exists {
-        return Err(error);
-    }
-    core.env.note(error);
-    Ok(())
 }
 
 fn drop_tables(core: &mut Core, names: &[TableName], if_exists: bool, views: bool) -> Res<u64> {

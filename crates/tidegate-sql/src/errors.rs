@@ -266,10 +266,26 @@ errors! {
     foreign_key_child_column(column, key) = 1832 b"HY000" "Cannot change column '{column}': used in a foreign key constraint '{key}'";
     /// Another type for a column that a foreign key refers to.
     foreign_key_parent_column(column, key, table) = 1833 b"HY000" "Cannot change column '{column}': used in a foreign key constraint '{key}' of table '{table}'";
-    /// CALL: there are none.
+    /// A procedure that is not there.
     unknown_procedure(schema, name) = 1305 b"42000" "PROCEDURE {schema}.{name} does not exist";
-    /// DROP FUNCTION or PROCEDURE: there are none.
+    /// A function or procedure that is not there.
     unknown_program(kind, name) = 1305 b"42000" "{kind} {name} does not exist";
+    /// A definition within a definition.
+    nested_program(kind) = 1303 b"2F003" "Can't create a {kind} from within another stored routine";
+    /// Two procedures of a name.
+    routine_exists(kind, name) = 1304 b"42000" "{kind} {name} already exists";
+    /// CALL with more or fewer arguments than there are parameters.
+    wrong_argument_count(kind, name, expected, got) = 1318 b"42000" "Incorrect number of arguments for {kind} {name}; expected {expected}, got {got}";
+    /// Two parameters of a name.
+    duplicate_parameter(name) = 1330 b"42000" "Duplicate parameter: {name}";
+    /// A procedure that the user may not use.
+    routine_denied(verb, user, host, name) = 1370 b"42000" "{verb} command denied to user '{user}'@'{host}' for routine '{name}'";
+    /// OUT and INOUT want something that can be assigned to.
+    out_argument(number, name) = 1414 b"42000" "OUT or INOUT argument {number} for routine {name} is not a variable or NEW pseudo-variable in BEFORE trigger";
+    /// A procedure that calls itself too often.
+    recursion_limit(limit, name) = 1456 b"HY000" "Recursive limit {limit} (as set by the max_sp_recursion_depth variable) was exceeded for routine {name}";
+    /// GET DIAGNOSTICS CONDITION of one that is not there.
+    bad_condition_number() = 1758 b"35000" "Invalid condition number";
     /// A trigger that is not there.
     unknown_trigger() = 1360 b"HY000" "Trigger does not exist";
     /// Two triggers of a name.

@@ -9,7 +9,7 @@ mod fired;
 mod insert;
 mod late;
 pub(crate) mod load;
-mod program;
+pub(crate) mod program;
 pub(crate) mod revise;
 pub(crate) mod rules;
 mod update;

@@ -37,8 +37,8 @@ pub(crate) mod wait;
 pub(crate) use alter::AlterItem;
 pub(crate) use ddl::{CheckSpec, ColumnSpec, CreateTable, DefaultSpec, ForeignKeySpec, IndexSpec, KeyKind};
 pub(crate) use tree::{
-    Completion, Delete, Insert, InsertSource, IsolationScope, KillTarget, Pattern, PrepareSource, Returning, SetItem,
-    SetValue, Show, ShowWhat, Span, Statement, TableName, Update,
+    Argument, ArgumentPlace, Call, Completion, Delete, Insert, InsertSource, IsolationScope, KillTarget, Pattern,
+    PrepareSource, Returning, SetItem, SetValue, Show, ShowWhat, Span, Statement, TableName, Update,
 };
 
 type Result<T> = std::result::Result<T, ParserError>;
@@ -71,8 +71,13 @@ fn parse_here(
     }
     if program::definition::begins(&tokens) {
         let reading = Reading { mode, pipes_as_concat, collation: Collation::DEFAULT };
-        let create = program::parse(sql, &tokens, reading)?;
-        return Ok((Statement::CreateTrigger(Box::new(create)), tokens));
+        return Ok((
+            match program::parse(sql, &tokens, reading)? {
+                program::Definition::Trigger(create) => Statement::CreateTrigger(create),
+                program::Definition::Routine(create) => Statement::CreateRoutine(create),
+            },
+            tokens,
+        ));
     }
     let mut tokens = plain_clauses(tokens);
     let seconds = wait::take(&mut tokens);

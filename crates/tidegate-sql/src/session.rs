@@ -3,6 +3,7 @@
 pub(crate) mod above;
 mod account_statements;
 mod analyse;
+mod call;
 mod changes;
 mod checks;
 mod client;
@@ -364,8 +365,11 @@ impl Core {
         self.engine.questions.fetch_add(1, Ordering::Relaxed);
         self.env.begin_statement();
         self.env.in_transaction.set(self.in_begun_transaction());
-        // Also without a limit: the statement before it in the same text may have had one.
-        task::limit(self.env.statement_time.get());
+        // Also without a limit: the statement before it in the same text may have had one. That of CALL is for all of its
+        // procedure.
+        if !self.env.is_calling() {
+            task::limit(self.env.statement_time.get());
+        }
     }
 
     /// Runs a statement by the definitions of this moment. Error 1412 if they change while it waits for the write lock:

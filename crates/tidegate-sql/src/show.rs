@@ -12,6 +12,7 @@ mod constraints;
 mod create;
 mod explain;
 mod expression;
+mod routines;
 mod server;
 mod tables;
 mod transactions;
@@ -62,7 +63,7 @@ fn schema_name(core: &Core, given: Option<&str>) -> Result<String, tidegate_rows
 }
 
 /// A string in MySQL's quotes, for statements that this module writes.
-fn mysql_string(text: &str) -> String {
+pub(crate) fn mysql_string(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
@@ -117,6 +118,8 @@ pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &
             let schema = schema_name(core, table.schema.as_deref())?;
             return create::show_create(core, &schema, &table.name, matches!(show.what, ShowWhat::CreateView(_)), more, sink);
         }
+        ShowWhat::CreateProcedure(name) => return routines::show_create(core, name, more, sink),
+        ShowWhat::Routines { kind } => return show_routines(core, show, kind, sql, more, sink),
         ShowWhat::CreateTrigger(name) => return triggers::show_create(core, name, more, sink),
         ShowWhat::Triggers { schema } => return show_triggers(core, show, schema.as_deref(), sql, more, sink),
         ShowWhat::CreateDatabase(name) => {
@@ -146,6 +149,16 @@ pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &
         ShowWhat::Empty(names) => return rows(core, names, &[], more, sink),
     };
     filtered(core, show, sql, &query, order, more, sink)
+}
+
+/// SHOW PROCEDURE STATUS and its like, whose LIKE is about the names of the programs.
+fn show_routines(core: &mut Core, show: &Show, kind: &str, sql: &[u8], more: bool, sink: &mut dyn Sink) -> Done {
+    let like = match &show.like {
+        Some(Pattern::Text(text)) => format!(" AND routine_name LIKE {}", span(sql, *text)),
+        _ => String::new(),
+    };
+    let query = format!("{} WHERE routine_type = '{kind}'{like}", routines::STATUS);
+    filtered(core, &Show { like: None, ..show.clone() }, sql, &query, "1, 2", more, sink)
 }
 
 /// SHOW TRIGGERS, whose LIKE is about the names of tables.

@@ -260,6 +260,30 @@ fn prepared_statements_give_the_values_that_texts_give() {
 }
 
 #[test]
+fn calls_send_their_result_sets_in_both_protocols() {
+    let (site, port) = started("");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let mut conn = connect(&runtime, port, |_| {});
+    let body = "BEGIN SELECT a, 'x'; INSERT INTO t VALUES (a), (a + 1); SELECT n FROM t ORDER BY n; \
+        DELETE FROM t; SET b = CONCAT(b, a); END";
+    let create = format!("CREATE TABLE t (n INT); CREATE PROCEDURE p(a INT, INOUT b VARCHAR(9)) {body}");
+    run(&runtime, &mut conn, &create, &[]).expect("made");
+    run(&runtime, &mut conn, "SET @b = 'b'", &[]).expect("set");
+    let text = run(&runtime, &mut conn, "CALL p(5, @b)", &[]).expect("rows");
+    assert_eq!(text, "5,x\n5\n6\n0,,0,4");
+    assert_eq!(run(&runtime, &mut conn, "CALL p(?, @b)", &[Param::Int(5)]).expect("rows"), text);
+    assert_eq!(run(&runtime, &mut conn, "SELECT @b, COUNT(*) FROM t", &[]).expect("a row"), "b55,0");
+    let error = run(&runtime, &mut conn, "CALL p(?, 1)", &[Param::Int(5)]).expect_err("no variable");
+    assert!(matches!(&error, QueryError::Server(error) if error.code == 1414), "{error}");
+    // The connection goes on behind an error between two results.
+    run(&runtime, &mut conn, "CREATE PROCEDURE q() BEGIN SELECT 1; SELECT nosuch; END", &[]).expect("made");
+    run(&runtime, &mut conn, "CALL q()", &[]).expect_err("no column");
+    assert_eq!(run(&runtime, &mut conn, "SELECT 7", &[]).expect("a row"), "7");
+    drop(conn);
+    finish(site);
+}
+
+#[test]
 fn packets_are_compressed_for_those_who_want_it() {
     let (site, port) = started("");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

@@ -34,7 +34,7 @@ impl Client<'_> {
 
     /// The definitions and rows of a schema; not all of it is UTF-8.
     fn dump(&self, schema: &str, more: &[&str]) -> Vec<u8> {
-        self.output("mysqldump", &[&["--skip-comments"], more, &[schema]].concat())
+        self.output("mysqldump", &[&["--skip-comments", "--routines", "--events"], more, &[schema]].concat())
     }
 }
 

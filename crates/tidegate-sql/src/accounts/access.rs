@@ -62,6 +62,11 @@ impl Access {
         self.grants.iter().fold(self.global, |all, grants| all.and(grants.of_schema(schema)))
     }
 
+    /// Whether somebody has made a program, or may do everything; the process itself is no account.
+    pub(crate) fn is_definer(&self, definer: Option<&Name>) -> bool {
+        self.is_unlimited() || definer.is_some_and(|definer| *definer == self.name)
+    }
+
     /// What holds for all of a table.
     pub(crate) fn on_table(&self, schema: &str, table: &str) -> Privileges {
         let of_table = self.grants.iter().filter_map(|grants| grants.of_table(schema, table));

@@ -5,12 +5,16 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use super::{CHECKS, FORMAT_VERSION, part_of, triggers, views};
+use super::{CHECKS, FORMAT_VERSION, part_of, routines, triggers, views};
 use crate::{
     catalog::{Catalog, Check, ForeignKey, Index, Table},
     column::{Column, Default, Generated},
     errors,
-    parse::{KeyKind, column::type_from_catalog, program::trigger::Triggers},
+    parse::{
+        KeyKind,
+        column::type_from_catalog,
+        program::{routine::Routine, trigger::Triggers},
+    },
     store::conn::{Cell, Conn, SqliteError, Step},
     value::{Datum, collation::Collation},
 };
@@ -55,6 +59,7 @@ pub(crate) fn load(conn: &Conn, old: Option<&Catalog>) -> Result<Option<Catalog>
         catalog.tables.insert(table.name.clone(), Arc::new(table));
     }
     catalog.triggers = load_triggers(conn, old, collation).map_err(internal)?;
+    catalog.routines = load_routines(conn, old, collation).map_err(internal)?;
     Ok(Some(catalog))
 }
 
@@ -67,7 +72,8 @@ pub(crate) fn renewed(conn: &Conn, old: &Catalog, tables: &BTreeSet<i64>) -> Res
     let collation = collation.first().and_then(|row| u16::try_from(int(&row[0])).ok()).map(Collation);
     let others = old.tables.iter().filter(|(_, table)| !tables.contains(&table.id));
     let mut catalog = Catalog::new(collation, old.commits_reserved);
-    catalog.triggers = load_triggers(conn, Some(old), old.collation)?;
+    catalog.triggers = load_triggers(conn, Some(old), collation)?;
+    catalog.routines = load_routines(conn, Some(old), collation)?;
     catalog.tables = others.map(|(name, table)| (name.clone(), Arc::clone(table))).collect();
     for id in tables {
         for row in rows(conn, &format!("{TABLE_ROWS} WHERE id = {id}"))? {
@@ -80,6 +86,14 @@ pub(crate) fn renewed(conn: &Conn, old: &Catalog, tables: &BTreeSet<i64>) -> Res
 
 fn load_triggers(conn: &Conn, old: Option<&Catalog>, collation: Option<Collation>) -> Result<Triggers, SqliteError> {
     triggers::load(conn, old.map(|old| &old.triggers), collation.unwrap_or(Collation::DEFAULT))
+}
+
+fn load_routines(
+    conn: &Conn,
+    old: Option<&Catalog>,
+    collation: Option<Collation>,
+) -> Result<Vec<Arc<Routine>>, SqliteError> {
+    routines::load(conn, old.map_or(&[], Catalog::routines), collation.unwrap_or(Collation::DEFAULT))
 }
 
 /// Gives a file of an older format what the formats since have added.

@@ -3,6 +3,7 @@
 //! A change is written in the transaction of the DDL that makes it. [`views`] shows names to other programs.
 
 mod load;
+pub(crate) mod routines;
 pub(crate) mod triggers;
 pub(crate) mod views;
 

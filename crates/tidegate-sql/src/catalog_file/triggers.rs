@@ -20,6 +20,16 @@ CREATE TABLE IF NOT EXISTS tg_program (id INTEGER PRIMARY KEY, kind INTEGER NOT 
 
 const KIND: i64 = 1;
 
+/// An account in `tg_program`: empty for the process.
+pub(super) fn name_to_keep(name: Option<&Name>) -> String {
+    name.map_or(String::new(), |name| format!("{}\0{}", name.user, name.host))
+}
+
+/// The account that [`name_to_keep`] has written.
+pub(super) fn name_of(kept: &str) -> Option<Name> {
+    kept.split_once('\0').map(|(user, host)| Name::new(user, host))
+}
+
 /// A trigger that is about to be made.
 pub(crate) struct NewTrigger<'a> {
     pub(crate) name: &'a str,
@@ -38,7 +48,7 @@ pub(crate) struct NewTrigger<'a> {
 /// # Errors
 /// SQLite's.
 pub(crate) fn store(conn: &Conn, new: &NewTrigger<'_>) -> Result<(), SqliteError> {
-    let definer = new.definer.map_or(String::new(), |name| format!("{}\0{}", name.user, name.host));
+    let definer = name_to_keep(new.definer);
     let mut stmt = conn.prepare(
         "INSERT INTO tg_program (kind, name, table_id, position, text, sql_mode, definer, created, charset, collation) \
          VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
@@ -118,7 +128,7 @@ pub(crate) fn load(conn: &Conn, old: Option<&Triggers>, collation: Collation) ->
                 position,
                 text: text(4),
                 sql_mode: sql_mode::parse(&text(5)).unwrap_or(0),
-                definer: text(6).split_once('\0').map(|(user, host)| Name::new(user, host)),
+                definer: name_of(&text(6)),
                 created: int(7),
                 charset: text(8),
                 collation: Collation(int(9) as u16),

@@ -1,9 +1,9 @@
-//! CREATE TRIGGER and DROP TRIGGER.
+//! CREATE TRIGGER and DROP TRIGGER, and where the definitions of other programs are carried out.
 
 use sqlparser::tokenizer::Token;
 use tidegate_rows::ServerError;
 
-use super::{change, definer_of, internal, schema_of};
+use super::{change, definer_of, internal, routine, schema_of};
 use crate::{
     accounts::Privileges,
     catalog::Table,
@@ -11,7 +11,7 @@ use crate::{
     errors,
     lexer::{self, Literals},
     parse::{
-        TableName,
+        Statement, TableName,
         program::{
             Event,
             definition::{CreateTrigger, Order},
@@ -30,11 +30,41 @@ type Res<T> = Result<T, ServerError>;
 /// Longest name of a trigger.
 const NAME_MAX: usize = 64;
 
+/// Carries out a definition of a stored program.
+///
+/// # Errors
+/// MySQL's.
+pub(crate) fn define(core: &mut Core, statement: Statement) -> Res<()> {
+    match statement {
+        Statement::CreateTrigger(definition) => create(core, &definition),
+        Statement::CreateRoutine(definition) => routine::create(core, &definition),
+        Statement::DropProgram { kind: "TRIGGER", name, if_exists } => drop(core, &name, if_exists),
+        Statement::DropProgram { kind: "PROCEDURE", name, if_exists } => routine::drop(core, &name, if_exists),
+        Statement::DropProgram { kind, name, if_exists } => drop_unknown(core, kind, &name, if_exists),
+        _ => Err(errors::internal("not a stored program")),
+    }
+}
+
+/// DROP FUNCTION, EVENT: there are none.
+fn drop_unknown(core: &Core, kind: &str, name: &TableName, if_exists: bool) -> Res<()> {
+    let schema = schema_of(core, name)?;
+    let error = match (kind, if_exists) {
+        ("EVENT", false) => errors::unknown_event(&name.name),
+        ("EVENT", true) => errors::unknown_program("Event", &name.name),
+        _ => errors::unknown_program(kind, format!("{}.{}", schema.name, name.name)),
+    };
+    if !if_exists {
+        return Err(error);
+    }
+    core.env.note(error);
+    Ok(())
+}
+
 /// Carries out CREATE TRIGGER.
 ///
 /// # Errors
 /// MySQL's.
-pub(super) fn create(core: &mut Core, create: &CreateTrigger) -> Res<()> {
+fn create(core: &mut Core, create: &CreateTrigger) -> Res<()> {
     let head = &create.head;
     if head.name.name.chars().count() > NAME_MAX {
         return Err(errors::too_long_name(&head.name.name));
@@ -150,7 +180,7 @@ fn check_rows(create: &CreateTrigger, table: &Table, mode: lexer::LexMode) -> Re
 ///
 /// # Errors
 /// 1360
-pub(super) fn drop(core: &mut Core, name: &TableName, if_exists: bool) -> Res<()> {
+fn drop(core: &mut Core, name: &TableName, if_exists: bool) -> Res<()> {
     let schema = schema_of(core, name)?;
     let catalog = schema.catalog()?;
     let found = trigger::named(catalog.all_triggers(), &name.name).cloned();

@@ -1,14 +1,14 @@
 //! What stored programs have of a session while they run: their variables, settings and warnings of their own.
 
 use std::{
-    cell::{OnceCell, RefCell},
+    cell::{Cell, OnceCell, RefCell},
     sync::{Arc, Weak},
 };
 
 use tidegate_rows::ServerError;
 
 use super::{Env, Numbers, TakenAutos};
-use crate::{errors::Warning, shared::EngineInner, task, value::Datum};
+use crate::{errors::Warning, parse::program::code::Code, shared::EngineInner, task, value::Datum};
 
 /// The part of a session that belongs to stored programs.
 #[derive(Default)]
@@ -17,6 +17,20 @@ pub(crate) struct Programs {
     engine: OnceCell<Weak<EngineInner>>,
     /// The variables of the program that runs, by their slots.
     locals: RefCell<Vec<Datum>>,
+    /// The procedure of which a statement runs, and the scope of that.
+    reading: RefCell<Option<(Arc<Code>, usize)>>,
+    /// The same as numbers.
+    reading_number: Cell<(u64, usize)>,
+    /// The procedures that call each other now.
+    calls: RefCell<Vec<Arc<Code>>>,
+}
+
+/// What the session is again when a call has ended.
+pub(crate) struct OutsideCall {
+    locals: Vec<Datum>,
+    reading: Option<(Arc<Code>, usize)>,
+    sql_mode: u64,
+    select_limit: u64,
 }
 
 /// What the session is again when a program has ended.
@@ -56,6 +70,58 @@ impl Env {
         if let Some(known) = self.programs.locals.borrow_mut().get_mut(slot) {
             *known = value;
         }
+    }
+
+    /// The procedure whose names the text knows that runs, and the scope of that.
+    pub(crate) fn program(&self) -> Option<(Arc<Code>, usize)> {
+        self.programs.reading.borrow().clone()
+    }
+
+    /// The same as numbers; zeros for none.
+    #[inline]
+    pub(crate) fn program_number(&self) -> (u64, usize) {
+        self.programs.reading_number.get()
+    }
+
+    /// A text runs that knows the names of a procedure, or of none; answers what did before.
+    pub(crate) fn reads_as(&self, program: Option<(Arc<Code>, usize)>) -> Option<(Arc<Code>, usize)> {
+        self.programs.reading_number.set(program.as_ref().map_or((0, 0), |(code, scope)| (code.number, *scope)));
+        self.programs.reading.replace(program)
+    }
+
+    /// Whether a procedure runs.
+    #[inline]
+    pub(crate) fn is_calling(&self) -> bool {
+        !self.programs.calls.borrow().is_empty()
+    }
+
+    /// How many procedures run, and how many of them are this one.
+    pub(crate) fn calls_of(&self, code: &Arc<Code>) -> (usize, usize) {
+        let calls = self.programs.calls.borrow();
+        (calls.len(), calls.iter().filter(|other| other.number == code.number).count())
+    }
+
+    /// A procedure begins, with these variables.
+    pub(crate) fn enter_call(&self, code: &Arc<Code>, locals: Vec<Datum>, sql_mode: u64) -> OutsideCall {
+        self.programs.calls.borrow_mut().push(Arc::clone(code));
+        let numbers = self.numbers.get();
+        // `sql_select_limit` is about what clients ask.
+        self.numbers.set(Numbers { select_limit: u64::MAX, ..numbers });
+        OutsideCall {
+            locals: self.programs.locals.replace(locals),
+            reading: self.reads_as(None),
+            sql_mode: self.sql_mode.replace(sql_mode),
+            select_limit: numbers.select_limit,
+        }
+    }
+
+    /// A procedure has ended; answers its variables.
+    pub(crate) fn leave_call(&self, outside: OutsideCall) -> Vec<Datum> {
+        self.programs.calls.borrow_mut().pop();
+        self.numbers.set(Numbers { select_limit: outside.select_limit, ..self.numbers.get() });
+        self.sql_mode.set(outside.sql_mode);
+        self.reads_as(outside.reading);
+        self.programs.locals.replace(outside.locals)
     }
 
     /// A program begins, with these variables.

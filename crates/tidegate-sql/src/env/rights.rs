@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::Env;
-use crate::{accounts::Access, parse::account::RoleChoice};
+use crate::{account_name::Name, accounts::Access, parse::account::RoleChoice};
 
 /// What a session may do, as far as it has been asked.
 #[derive(Default)]
@@ -16,6 +16,8 @@ pub(crate) struct Rights {
     kind: Cell<u64>,
     access: RefCell<Option<Rc<Access>>>,
     role: RefCell<RoleChoice>,
+    /// The definer of the procedure that runs, if it runs as that one: `None` within for the process itself.
+    acting: RefCell<Option<Option<Name>>>,
 }
 
 impl Env {
@@ -47,13 +49,25 @@ impl Env {
         self.rights.version.set(0);
     }
 
+    /// Acts as the definer of a procedure from now on, or as the session itself; answers as whom it did before.
+    pub(crate) fn act_as(&self, definer: Option<Option<Name>>) -> Option<Option<Name>> {
+        self.rights.version.set(0);
+        self.rights.acting.replace(definer)
+    }
+
     #[cold]
     fn work_out_rights(&self) {
         // Read first: what changes meanwhile makes this too old, and is met by the next statement.
         let version = self.accounts.version();
-        let access = match self.client.logged_in() {
-            None => Access::owner(),
-            Some(name) => {
+        let acting = self.rights.acting.borrow().clone();
+        let access = match (acting, self.client.logged_in()) {
+            (Some(None), _) | (None, None) => Access::owner(),
+            (Some(Some(definer)), _) => {
+                let state = self.accounts.now();
+                let host = definer.host.clone();
+                state.find(&definer).map_or_else(Access::nobody, |_| state.access(&definer, &host, None))
+            }
+            (None, Some(name)) => {
                 let state = self.accounts.now();
                 let role = match &*self.rights.role.borrow() {
                     RoleChoice::None => None,

@@ -12,12 +12,12 @@ use crate::{
     column::Column,
     env::{Env, UserValue},
     errors,
-    parse::program::code::{Code, Condition, FragmentId, Op, Place, Signal},
+    parse::program::code::{Code, Condition, Diagnostics, DiagnosticsItem, FragmentId, Op, Place, Signal},
     sql_mode,
     store::conn::Cell,
     task,
     translate::programs::{Planned, PlannedKind},
-    value::{Base, Datum, Rep, SqlType, decimal::PRECISION_MAX, out::Out},
+    value::{Base, Datum, Rep, SqlType, collation::Collation, decimal::PRECISION_MAX, out::Out},
 };
 
 type Res<T> = Result<T, ServerError>;
@@ -25,14 +25,23 @@ type Res<T> = Result<T, ServerError>;
 /// Operations between two looks at whether the program has to stop, or others want their turn.
 const STEPS: usize = 64;
 
+/// Rows that SELECT … INTO asks for: a second one is an error.
+pub(crate) const ROWS_OF_INTO: usize = 2;
+
 /// Rows of a query of the program.
-pub(super) struct Table {
-    planned: Rc<Planned>,
+pub(crate) struct Table {
+    columns: Columns,
     cells: Vec<Datum>,
 }
 
+/// Who knows what the columns are.
+enum Columns {
+    Planned(Rc<Planned>),
+    Own(Vec<Out>),
+}
+
 /// What runs the program's statements.
-pub(super) trait Host {
+pub(crate) trait Host {
     /// Gives the only value of a query to `take`.
     ///
     /// # Errors
@@ -59,14 +68,22 @@ pub(super) trait Host {
 }
 
 impl Table {
-    pub(super) fn new(planned: Rc<Planned>, cells: Vec<Datum>) -> Self {
-        Self { planned, cells }
+    pub(crate) fn new(planned: Rc<Planned>, cells: Vec<Datum>) -> Self {
+        Self { columns: Columns::Planned(planned), cells }
+    }
+
+    /// Rows whose columns are these.
+    pub(crate) fn of(outs: Vec<Out>, cells: Vec<Datum>) -> Self {
+        Self { columns: Columns::Own(outs), cells }
     }
 
     fn outs(&self) -> &[Out] {
-        match &self.planned.kind {
-            PlannedKind::Query(feed) => &feed.outs,
-            _ => &[],
+        match &self.columns {
+            Columns::Own(outs) => outs,
+            Columns::Planned(planned) => match &planned.kind {
+                PlannedKind::Query(feed) => &feed.outs,
+                _ => &[],
+            },
         }
     }
 }
@@ -115,7 +132,7 @@ fn is_final(error: &ServerError) -> bool {
 ///
 /// # Errors
 /// The first condition that no handler takes.
-pub(super) fn run(host: impl Host, code: &Code, env: &Env) -> Res<()> {
+pub(crate) fn run(host: impl Host, code: &Code, env: &Env) -> Res<()> {
     let cursors = code.cursors.iter().map(|_| None).collect();
     Run { host, code, env, at: 0, cursors, active: Vec::new() }.run()
 }
@@ -130,7 +147,10 @@ impl<H: Host> Run<'_, H> {
             }
             let code = self.code;
             let Some(op) = code.ops.get(self.at) else { return Ok(()) };
-            self.env.forget_warnings();
+            // The warnings of a procedure's last statement are those of CALL.
+            if !matches!(op, Op::Jump(_) | Op::EndBlock | Op::EndHandler | Op::End | Op::Diagnostics(_)) {
+                self.env.forget_warnings();
+            }
             match self.step(op) {
                 Ok(Done::End) => return Ok(()),
                 Ok(Done::Next) if self.env.warning_count() > 0 => self.warned(op),
@@ -231,6 +251,10 @@ impl<H: Host> Run<'_, H> {
                 self.cursors[*cursor].take().ok_or_else(errors::cursor_not_open)?;
             }
             Op::Signal(signal) => self.signal(signal)?,
+            Op::Diagnostics(wanted) => {
+                self.diagnostics(wanted)?;
+                return Ok(Done::Goto(self.at + 1));
+            }
             Op::NoBranch => return Err(errors::no_case()),
             Op::EndHandler => {
                 let back = self.active.pop().map(|active| active.back);
@@ -316,14 +340,50 @@ impl<H: Host> Run<'_, H> {
             env.warn(error);
             return Ok(());
         }
-        let target = Target { schema, table, column, row: 0, strict: is_strict(env) && !env.ignoring.get(), env };
-        let stored = target.coerce(out.value_for(value.as_cell(), &column.ty))?;
-        env.set_local(slot, stored);
+        env.set_local(slot, converted(env, column, [schema, table], out, value)?);
+        Ok(())
+    }
+
+    /// GET DIAGNOSTICS: of the condition that is handled, or of the last statement that left any.
+    fn diagnostics(&mut self, wanted: &Diagnostics) -> Res<()> {
+        let conditions: Vec<ServerError> = match self.active.last() {
+            Some(active) => vec![active.condition.clone()],
+            None => {
+                let warnings = self.env.warnings_now().into_iter();
+                warnings.map(|warning| ServerError::new(warning.code, &warning.state, warning.message)).collect()
+            }
+        };
+        let condition = match wanted.condition {
+            None => None,
+            Some(number) => {
+                let number = self.number(number)?.and_then(|number| usize::try_from(number).ok());
+                let found = number.and_then(|number| conditions.get(number.checked_sub(1)?));
+                if found.is_none() {
+                    // The statement tells what has been, and does not become that itself.
+                    self.env.warn(errors::bad_condition_number());
+                    return Ok(());
+                }
+                found
+            }
+        };
+        for (place, item) in &wanted.items {
+            let number = |number: i64| (SqlType::ubigint(), Datum::Int(number));
+            let text = |text: &str| (SqlType::varchar(text.len() as u32, Collation::DEFAULT), Datum::text(text));
+            let (ty, value) = match (item, condition) {
+                (DiagnosticsItem::Number, _) => number(conditions.len() as i64),
+                (DiagnosticsItem::RowCount, _) => (SqlType::bigint(), Datum::Int(self.env.row_count.get())),
+                (DiagnosticsItem::Errno, Some(condition)) => number(i64::from(condition.code)),
+                (DiagnosticsItem::State, Some(condition)) => text(&String::from_utf8_lossy(&condition.sqlstate)),
+                (DiagnosticsItem::Message, Some(condition)) => text(&condition.message),
+                _ => text(""),
+            };
+            self.assign(place, &Out::of(&ty), &value)?;
+        }
         Ok(())
     }
 
     fn into(&mut self, query: FragmentId, places: &[Place]) -> Res<Done> {
-        let table = self.host.rows(query, 2)?;
+        let table = self.host.rows(query, ROWS_OF_INTO)?;
         let outs = table.outs();
         if outs.len() != places.len() {
             return Err(errors::union_columns());
@@ -395,13 +455,28 @@ impl<H: Host> Run<'_, H> {
     }
 }
 
+/// A value as a variable or a column keeps it.
+///
+/// # Errors
+/// 1366 and its like, in strict mode.
+pub(crate) fn converted(
+    env: &Env,
+    column: &Column,
+    [schema, table]: [&str; 2],
+    out: &Out,
+    value: &Datum,
+) -> Res<Datum> {
+    let target = Target { schema, table, column, row: 0, strict: is_strict(env) && !env.ignoring.get(), env };
+    target.coerce(out.value_for(value.as_cell(), &column.ty))
+}
+
 /// Whether the session is strict about values.
 fn is_strict(env: &Env) -> bool {
     env.sql_mode.get() & (sql_mode::STRICT_TRANS_TABLES | sql_mode::STRICT_ALL_TABLES) != 0
 }
 
 /// What a user variable is that gets a value.
-fn user_value(out: &Out, value: &Datum) -> UserValue {
+pub(crate) fn user_value(out: &Out, value: &Datum) -> UserValue {
     let ty = match out.rep {
         _ if value.is_null() => SqlType::new(Base::Null),
         Rep::Int if !out.ty.zerofill => SqlType::bigint(),
@@ -414,7 +489,7 @@ fn user_value(out: &Out, value: &Datum) -> UserValue {
             out.write(value.as_cell(), &mut text);
             let collation = match out.ty.base.is_character() {
                 true => out.ty.collation,
-                false => crate::value::collation::Collation::DEFAULT,
+                false => Collation::DEFAULT,
             };
             let ty = SqlType::varchar(text.len() as u32, collation);
             return UserValue { value: Datum::Text(text.into()), ty };

@@ -2,7 +2,10 @@
 
 use sqlparser::{parser::Parser, tokenizer::Token};
 
-use super::{KillTarget, Outcome, Result, Statement, comma_separated, files, table_name, word_or_string};
+use super::{
+    Argument, ArgumentPlace, Call, KillTarget, Outcome, Result, Statement, comma_separated, files, span_of, table_name,
+    word_or_string,
+};
 use crate::{
     clients::Kill,
     dialect::{expect_word, identifier, take_word, take_words, unexpected},
@@ -22,13 +25,7 @@ pub(super) fn statement(p: &mut Parser, verb: &str) -> Result<Outcome> {
         }
         "FLUSH" => return flush(p),
         "LOAD" => return files::load(p),
-        "CALL" => {
-            let name = table_name(p)?;
-            while p.peek_token_ref().token != Token::EOF {
-                p.advance_token();
-            }
-            Statement::Call(name)
-        }
+        "CALL" => call(p)?,
         "KILL" => {
             let _ = take_word(p, "HARD") || take_word(p, "SOFT");
             let kill = match take_word(p, "CONNECTION") {
@@ -41,6 +38,33 @@ pub(super) fn statement(p: &mut Parser, verb: &str) -> Result<Outcome> {
         }
         _ => signal(p)?,
     }))
+}
+
+fn call(p: &mut Parser) -> Result<Statement> {
+    let name = table_name(p)?;
+    let (mut arguments, mut params) = (Vec::new(), 0);
+    if p.consume_token(&Token::LParen) && !p.consume_token(&Token::RParen) {
+        arguments = comma_separated(p, |p| {
+            let first = p.index();
+            let is_alone = matches!(p.peek_nth_token_ref(1).token, Token::Comma | Token::RParen);
+            let place = match &p.peek_token_ref().token {
+                Token::Word(word) if is_alone => ArgumentPlace::Name(word.value.clone()),
+                Token::DollarQuotedString(variable) if is_alone && !variable.value.starts_with("@@") => {
+                    ArgumentPlace::Variable(variable.value[1..].trim_matches(['`', '\'', '"']).to_owned())
+                }
+                Token::Placeholder(name) if is_alone && name.starts_with('?') => ArgumentPlace::Parameter,
+                _ => ArgumentPlace::Nowhere,
+            };
+            let span = span_of(p)?;
+            let is_param = |token: &Token| matches!(token, Token::Placeholder(name) if name.starts_with('?'));
+            let count = (first..p.index()).filter(|index| is_param(&p.token_at(*index).token)).count();
+            let before = params;
+            params += count;
+            Ok(Argument { span, place, params: before..params })
+        })?;
+        p.expect_token(&Token::RParen)?;
+    }
+    Ok(Statement::Call(Call { name, arguments }))
 }
 
 fn tables_word(p: &mut Parser) -> Result<()> {

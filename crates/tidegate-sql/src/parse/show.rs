@@ -26,26 +26,16 @@ fn of_table(p: &mut Parser) -> Result<TableName> {
 }
 
 /// Takes the words that ask for the state of stored programs of a kind.
-fn take_routine_status(p: &mut Parser) -> bool {
-    const KINDS: [&[&str]; 4] =
-        [&["FUNCTION", "STATUS"], &["PROCEDURE", "STATUS"], &["PACKAGE", "STATUS"], &["PACKAGE", "BODY", "STATUS"]];
-    KINDS.iter().any(|words| take_words(p, words))
+fn take_routine_status(p: &mut Parser) -> Option<&'static str> {
+    const KINDS: [(&str, &[&str]); 4] = [
+        ("FUNCTION", &["FUNCTION", "STATUS"]),
+        ("PROCEDURE", &["PROCEDURE", "STATUS"]),
+        ("PACKAGE", &["PACKAGE", "STATUS"]),
+        ("PACKAGE BODY", &["PACKAGE", "BODY", "STATUS"]),
+    ];
+    KINDS.iter().find(|(_, words)| take_words(p, words)).map(|(kind, _)| *kind)
 }
 
-/// Columns of SHOW PROCEDURE STATUS and the like.
-const ROUTINES: &[&str] = &[
-    "Db",
-    "Name",
-    "Type",
-    "Definer",
-    "Modified",
-    "Created",
-    "Security_type",
-    "Comment",
-    "character_set_client",
-    "collation_connection",
-    "Database Collation",
-];
 /// Columns of SHOW EVENTS.
 const EVENTS: &[&str] = &[
     "Db",
@@ -109,8 +99,8 @@ pub(super) fn show(p: &mut Parser) -> Result<Outcome> {
         ShowWhat::Plugins
     } else if take_word(p, "TRIGGERS") {
         ShowWhat::Triggers { schema: in_schema(p)? }
-    } else if take_routine_status(p) {
-        ShowWhat::Empty(ROUTINES)
+    } else if let Some(kind) = take_routine_status(p) {
+        ShowWhat::Routines { kind }
     } else if let Some(columns) = replication(p) {
         match columns {
             Ok(columns) => ShowWhat::Empty(columns),
@@ -191,6 +181,8 @@ fn show_create(p: &mut Parser) -> Result<Outcome> {
         ShowWhat::CreateView(table_name(p)?)
     } else if take_word(p, "TRIGGER") {
         ShowWhat::CreateTrigger(table_name(p)?)
+    } else if take_word(p, "PROCEDURE") {
+        ShowWhat::CreateProcedure(table_name(p)?)
     } else if take_word(p, "DATABASE") || take_word(p, "SCHEMA") {
         take_words(p, &["IF", "NOT", "EXISTS"]);
         ShowWhat::CreateDatabase(identifier(p)?.value)

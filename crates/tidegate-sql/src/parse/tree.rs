@@ -11,7 +11,7 @@ use crate::{
     lexer::Rows,
     parse::{
         account::{AccountStatement, Who},
-        program::CreateTrigger,
+        program::{CreateRoutine, CreateTrigger},
     },
 };
 
@@ -139,10 +139,10 @@ pub(crate) enum Statement {
     LockAll,
     UnlockTables,
     Account(Box<AccountStatement>),
-    /// CALL: there are no procedures.
-    Call(TableName),
+    Call(Call),
     CreateTrigger(Box<CreateTrigger>),
-    /// DROP of a function, procedure, trigger or event; only triggers are there.
+    CreateRoutine(Box<CreateRoutine>),
+    /// DROP of a function, procedure, trigger or event; there are no functions and events.
     DropProgram {
         kind: &'static str,
         name: TableName,
@@ -159,6 +159,35 @@ pub(crate) enum Statement {
         message: Option<String>,
     },
     Nothing,
+}
+
+/// CALL.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) name: TableName,
+    pub(crate) arguments: Vec<Argument>,
+}
+
+/// An argument of CALL.
+#[derive(Debug, Clone)]
+pub(crate) struct Argument {
+    /// Where the expression stands.
+    pub(crate) span: Span,
+    pub(crate) place: ArgumentPlace,
+    /// The numbers of the `?` in it.
+    pub(crate) params: std::ops::Range<usize>,
+}
+
+/// Where the value of an OUT parameter can go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ArgumentPlace {
+    Nowhere,
+    /// A local variable, if there is one of this name.
+    Name(String),
+    /// `@name`
+    Variable(String),
+    /// `?`
+    Parameter,
 }
 
 /// What PREPARE compiles.
@@ -308,6 +337,10 @@ pub(crate) enum ShowWhat {
     CreateTable(TableName),
     CreateView(TableName),
     CreateTrigger(TableName),
+    CreateProcedure(TableName),
+    Routines {
+        kind: &'static str,
+    },
     CreateDatabase(String),
     Triggers {
         schema: Option<String>,

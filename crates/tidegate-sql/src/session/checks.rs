@@ -92,7 +92,6 @@ impl Check<'_> {
                 self.on_table(table, Privileges::SELECT)
             }),
             Statement::LockAll => self.access.want_global(Privileges::RELOAD),
-            Statement::Call(name) => self.in_schema(name, Privileges::EXECUTE),
             Statement::CreateDatabase { .. }
             | Statement::AlterDatabase { .. }
             | Statement::DropDatabase { .. }
@@ -104,8 +103,8 @@ impl Check<'_> {
             | Statement::CreateView { .. }
             | Statement::DropView { .. }
             | Statement::DropProgram { .. } => self.definition(statement),
-            // What it takes is a privilege on the table, which is not known yet.
-            Statement::CreateTrigger(_) => Ok(()),
+            // What these take is a privilege on the table, which is not known yet, or none for the definer.
+            Statement::CreateTrigger(_) | Statement::CreateRoutine(_) | Statement::Call(_) => Ok(()),
         }
     }
 
@@ -139,7 +138,7 @@ impl Check<'_> {
                 views.iter().try_for_each(|view| self.on_schemas_table(view, Privileges::DROP))
             }
             // As for CREATE TRIGGER.
-            Statement::DropProgram { kind: "TRIGGER", .. } => Ok(()),
+            Statement::DropProgram { kind: "TRIGGER" | "PROCEDURE", .. } => Ok(()),
             Statement::DropProgram { kind, name, .. } => self.in_schema(
                 name,
                 match *kind {
@@ -218,8 +217,10 @@ impl Check<'_> {
             | ShowWhat::Tables { schema: None, .. }
             | ShowWhat::TableStatus { schema: None }
             | ShowWhat::Triggers { schema: None }
-            // It asks for itself.
+            // These ask for themselves.
             | ShowWhat::CreateTrigger(_)
+            | ShowWhat::CreateProcedure(_)
+            | ShowWhat::Routines { .. }
             | ShowWhat::Variables { .. }
             | ShowWhat::Status
             | ShowWhat::Warnings

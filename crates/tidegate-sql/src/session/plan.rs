@@ -40,34 +40,13 @@ impl Core {
     ) -> Res<(Plan, Looked, bool)> {
         let session = translate::Session::new(&self.engine, &self.above.library, self.schema.as_ref(), &self.env);
         let given: Vec<_> = (0..kinds.len()).map(|index| constants.params.int(index)).collect();
+        let program = self.env.program();
         let mut translator = Translator::new(session, constants.sql, constants.literals, (kinds, &given), tokens);
+        translator.program = program.as_ref().map(|(code, scope)| translate::programs::Names::of_call(code, *scope));
         translator.values = constants.params;
         translator.late = !matches!(statement, Statement::Query(_));
         let kind = match statement {
-            Statement::Query(query) => {
-                let limit = translator.session.inputs.select_limit;
-                translator.outermost_limit = (limit < u64::MAX).then_some(limit.min(i64::MAX as u64));
-                let rel = translator.query(query, None, Wanted::Any)?;
-                let columns = rel.columns.iter().map(|column| column.describe()).collect();
-                let outs = rel.columns.iter().map(|column| Out::of(&column.ex.ty)).collect();
-                if rel.unlimited.is_some() && translator.effects.ordered > 0 {
-                    return Err(errors::unsupported("SQL_CALC_FOUND_ROWS in a query with effects"));
-                }
-                let (mut sql, mut binds) = (rel.sql, std::mem::take(&mut translator.binds));
-                if rel.unlimited.is_none() && translator.locks.found.is_none() {
-                    (sql, binds) = number_in_order(sql, binds);
-                }
-                PlanKind::Select(SelectPlan {
-                    nap: translator.home.is_none() && sql == NAP_SQL,
-                    sql,
-                    columns,
-                    outs,
-                    binds: binds.into(),
-                    locking: translator.locks.found.take(),
-                    found_rows_sql: rel.unlimited,
-                    walk: None,
-                })
-            }
+            Statement::Query(query) => query_plan(&mut translator, query)?,
             Statement::Insert(insert) => PlanKind::Insert(translator.insert(insert)?),
             Statement::Update(update) => PlanKind::Update(translator.update(update)?),
             Statement::Delete(delete) => PlanKind::Delete(translator.delete(delete)?),
@@ -182,6 +161,32 @@ impl Plan {
     pub(crate) fn is_current(&self) -> bool {
         self.catalogs.iter().all(|(schema, version)| schema.version() == *version && !schema.is_closed())
     }
+}
+
+/// Translates a query of its own.
+fn query_plan(translator: &mut Translator<'_>, query: &sqlparser::ast::Query) -> Res<PlanKind> {
+    let limit = translator.session.inputs.select_limit;
+    translator.outermost_limit = (limit < u64::MAX).then_some(limit.min(i64::MAX as u64));
+    let rel = translator.query(query, None, Wanted::Any)?;
+    let columns = rel.columns.iter().map(|column| column.describe()).collect();
+    let outs = rel.columns.iter().map(|column| Out::of(&column.ex.ty)).collect();
+    if rel.unlimited.is_some() && translator.effects.ordered > 0 {
+        return Err(errors::unsupported("SQL_CALC_FOUND_ROWS in a query with effects"));
+    }
+    let (mut sql, mut binds) = (rel.sql, std::mem::take(&mut translator.binds));
+    if rel.unlimited.is_none() && translator.locks.found.is_none() {
+        (sql, binds) = number_in_order(sql, binds);
+    }
+    Ok(PlanKind::Select(SelectPlan {
+        nap: translator.home.is_none() && sql == NAP_SQL,
+        sql,
+        columns,
+        outs,
+        binds: binds.into(),
+        locking: translator.locks.found.take(),
+        found_rows_sql: rel.unlimited,
+        walk: None,
+    }))
 }
 
 /// What the text of a statement says that it reaches: anything, if triggers are fired.

@@ -37,7 +37,7 @@ impl Core {
     ///
     /// # Errors
     /// 1049 if that schema is gone; those of the statement.
-    pub(super) fn within(
+    pub(crate) fn within(
         &mut self,
         context: &Context,
         run: impl FnOnce(&mut Self) -> Result<(), QueryError>,

@@ -75,11 +75,7 @@ impl Core {
             Statement::Show(request) => return (self.above.show)(self, &request, text.sql, more, sink),
             Statement::Explain { from, json } => return (self.above.explain)(self, text, (from, to), json, more, sink),
             Statement::Admin { verb, tables } => return (self.above.admin)(self, verb, &tables, more, sink),
-            Statement::Call(name) => {
-                let schema = name.schema.clone().or_else(|| self.schema.as_ref().map(|schema| schema.name.clone()));
-                let schema = schema.ok_or_else(errors::no_database)?;
-                return Err(errors::unknown_procedure(schema, name.name).into());
-            }
+            Statement::Call(call) => return super::call::call(self, &call, text, more, sink),
             Statement::Kill { target, kill } => self.kill(&target, kill)?,
             Statement::Signal { state, number, message } => {
                 return Err(errors::signalled(&state, number, message).into());
@@ -231,13 +227,17 @@ impl Core {
             self.prepared.get(&name.to_lowercase()).cloned().ok_or_else(|| errors::unknown_prepared(name))?;
         let Prepared { sql, context } = prepared;
         let values: Vec<UserValue> = variables.iter().map(|name| self.env.user_variable(name)).collect();
-        self.within(&context, |core| {
+        // The statement has not been a part of the procedure that runs it.
+        let program = self.env.reads_as(None);
+        let done = self.within(&context, |core| {
             let mut scan = Normalised::default();
             match lexer::normalise(&sql, 0, core.env.lex_mode(), &mut scan) {
                 Ok(()) => core.one(Text { sql: &sql, params: Params::Variables(&values) }, 0, &scan, more, sink),
                 Err(error) => Err(parse::near(&sql, error.at).into()),
             }
-        })
+        });
+        self.env.reads_as(program);
+        done
     }
 
     /// Makes a schema the current one.

@@ -98,13 +98,30 @@ impl Sink for OneRow {
 
 /// Keeps the first value of a result.
 #[derive(Default)]
-struct First {
+pub(crate) struct First {
     value: Datum,
     ty: Option<SqlType>,
 }
 
 impl First {
-    fn keep(&mut self, value: Value<'_>) {
+    /// For the values of a column.
+    pub(crate) fn of(column: &Column) -> Self {
+        let mut first = Self::default();
+        first.columns(std::slice::from_ref(column));
+        first
+    }
+
+    /// What the values are.
+    pub(crate) fn shown_type(&self) -> SqlType {
+        self.ty.clone().unwrap_or_else(|| SqlType::new(Base::Null))
+    }
+
+    /// Takes the value that was kept last.
+    pub(crate) fn take(&mut self) -> Datum {
+        std::mem::take(&mut self.value)
+    }
+
+    pub(crate) fn keep(&mut self, value: Value<'_>) {
         let rep = self.ty.as_ref().map(SqlType::rep);
         self.value = match value {
             Value::Null => Datum::Null,

@@ -100,9 +100,9 @@ fn digits_of(ty: &SqlType) -> (Item, Item) {
     }
 }
 
-fn column_row(schema: &str, table: &Table, position: usize, column: &Column, held: Privileges) -> Vec<Item> {
-    let ty = &column.ty;
-    let (default, shown) = default_texts(column);
+/// What is told of a type: its name, the lengths of a text, the digits of a number and of a second, character set and collation, and
+/// the type as it is written.
+pub(crate) fn type_items(ty: &SqlType) -> [Item; 9] {
     let string = ty.base.is_character() || ty.base.is_binary();
     let chars = match ty.base {
         Base::Char | Base::Varchar | Base::Binary | Base::Varbinary => i64::from(ty.length),
@@ -112,6 +112,22 @@ fn column_row(schema: &str, table: &Table, position: usize, column: &Column, hel
     let octets = if ty.base.is_blob() { chars } else { chars * i64::from(ty.collation.char_bytes_max()) };
     let (precision, scale) = digits_of(ty);
     let temporal = matches!(ty.base, Base::Time | Base::Datetime | Base::Timestamp);
+    let text = |item: &str| if ty.base.is_character() { Item::from(item) } else { Item::Null };
+    [
+        ty.data_type().into(),
+        if string { chars.into() } else { Item::Null },
+        if string { octets.into() } else { Item::Null },
+        precision,
+        scale,
+        if temporal { i64::from(ty.decimals).into() } else { Item::Null },
+        text(ty.collation.charset()),
+        text(ty.collation.name()),
+        super::create::type_name(ty).into(),
+    ]
+}
+
+fn column_row(schema: &str, table: &Table, position: usize, column: &Column, held: Privileges) -> Vec<Item> {
+    let (default, shown) = default_texts(column);
     let mut extra: Vec<String> = Vec::new();
     if let Some(generated) = &column.generated {
         extra.push(if generated.stored { "STORED GENERATED" } else { "VIRTUAL GENERATED" }.into());
@@ -127,8 +143,7 @@ fn column_row(schema: &str, table: &Table, position: usize, column: &Column, hel
         .filter(|(one, _)| Privileges::OF_COLUMNS.has(*one))
         .map(|(_, kind)| kind.name.to_lowercase())
         .collect();
-    let text = |item: &str| if ty.base.is_character() { Item::from(item) } else { Item::Null };
-    vec![
+    let mut row: Vec<Item> = vec![
         "def".into(),
         schema.into(),
         table.name.as_str().into(),
@@ -136,15 +151,9 @@ fn column_row(schema: &str, table: &Table, position: usize, column: &Column, hel
         (position as i64 + 1).into(),
         default,
         if column.nullable { "YES" } else { "NO" }.into(),
-        ty.data_type().into(),
-        if string { chars.into() } else { Item::Null },
-        if string { octets.into() } else { Item::Null },
-        precision,
-        scale,
-        if temporal { i64::from(ty.decimals).into() } else { Item::Null },
-        text(ty.collation.charset()),
-        text(ty.collation.name()),
-        super::create::type_name(ty).into(),
+    ];
+    row.extend(type_items(&column.ty));
+    row.extend([
         key_of(table, column).into(),
         extra.join(" ").into(),
         privileges.join(",").into(),
@@ -152,5 +161,6 @@ fn column_row(schema: &str, table: &Table, position: usize, column: &Column, hel
         "NEVER".into(),
         Item::Null,
         shown,
-    ]
+    ]);
+    row
 }

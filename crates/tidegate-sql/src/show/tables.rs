@@ -9,7 +9,7 @@ use super::{
     accounts,
     cardinality::Cardinalities,
     collations::{applicability, character_sets, collations},
-    columns, constraints,
+    columns, constraints, routines,
     server::{processlist, status, system_variables},
     transactions, triggers,
 };
@@ -38,7 +38,7 @@ const COUNT_MAX: i64 = 10_000;
 
 pub(super) type Make = fn(&Translator<'_>, &About) -> Res<Rows>;
 
-/// A table: its name, its columns (numbers end with `#`, what only SHOW reads with `!`), its rows.
+/// A table: its name, its columns (numbers end with `#`, those of INT with `~`, times of creation with digits of the second with `%`, what only SHOW reads with `!`), its rows.
 pub(super) struct Definition {
     pub(super) name: &'static str,
     pub(super) columns: &'static str,
@@ -64,8 +64,8 @@ static TABLES: &[Definition] = &[
     Definition { name: "session_status", columns: "variable_name variable_value", make: |t, _| status(t) },
     Definition { name: "global_status", columns: "variable_name variable_value", make: |t, _| status(t) },
     Definition { name: "processlist", columns: "id# user host db command time# state info time_ms stage# max_stage# progress memory_used# max_memory_used# examined_rows# query_id# info_binary tid#", make: |t, _| processlist(t) },
-    Definition { name: "routines", columns: "specific_name routine_catalog routine_schema routine_name routine_type data_type character_maximum_length# character_octet_length# numeric_precision# numeric_scale# datetime_precision# character_set_name collation_name dtd_identifier routine_body routine_definition external_name external_language parameter_style is_deterministic sql_data_access sql_path security_type created last_altered sql_mode routine_comment definer character_set_client collation_connection database_collation", make: |_, _| Ok(Vec::new()) },
-    Definition { name: "parameters", columns: "specific_catalog specific_schema specific_name ordinal_position# parameter_mode parameter_name data_type character_maximum_length# character_octet_length# numeric_precision# numeric_scale# datetime_precision# character_set_name collation_name dtd_identifier routine_type", make: |_, _| Ok(Vec::new()) },
+    Definition { name: "routines", columns: routines::ROUTINES, make: |t, _| routines::routines(t) },
+    Definition { name: "parameters", columns: routines::PARAMETERS, make: |t, _| routines::parameters(t) },
     Definition { name: "triggers", columns: triggers::COLUMNS, make: triggers::triggers },
     Definition { name: "events", columns: "event_catalog event_schema event_name definer time_zone event_body event_definition event_type execute_at interval_value interval_field sql_mode starts ends status on_completion created last_altered last_executed event_comment originator# character_set_client collation_connection database_collation", make: |_, _| Ok(Vec::new()) },
     Definition { name: "partitions", columns: "table_catalog table_schema table_name partition_name subpartition_name partition_ordinal_position# subpartition_ordinal_position# partition_method subpartition_method partition_expression subpartition_expression partition_description table_rows# avg_row_length# data_length# max_data_length# index_length# data_free# create_time update_time check_time checksum# partition_comment nodegroup tablespace_name", make: partitions },
@@ -113,8 +113,10 @@ fn type_of(name: &str) -> SqlType {
         "non_unique#" | "cardinality#" | "sub_part#" | "id#" | "action_order#" | "time#" | "maxlen#" | "sortlen#" => {
             SqlType::bigint()
         }
-        "created" => SqlType::temporal(Base::Datetime, 2),
+        "created" | "last_altered" => SqlType::temporal(Base::Datetime, 0),
+        "created%" => SqlType::temporal(Base::Datetime, 2),
         name if name.ends_with('#') => SqlType::ubigint(),
+        name if name.ends_with('~') => SqlType::new(Base::Int),
         "column_default"
         | "column_default_shown!"
         | "column_type"
@@ -158,7 +160,7 @@ pub(super) fn made_table(
         .map(|(index, name)| {
             let ty = type_of(name);
             SourceColumn {
-                name: shown(name.trim_end_matches(['#', '!'])),
+                name: shown(name.trim_end_matches(['#', '~', '!', '%'])),
                 sql: format!("column{}", index + 1),
                 nullable: true,
                 coercibility: if ty.rep() == Rep::Text { Coercibility::Column } else { Coercibility::Number },

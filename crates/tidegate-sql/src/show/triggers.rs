@@ -21,7 +21,7 @@ use crate::{
 /// The columns of `information_schema.triggers`.
 pub(crate) const COLUMNS: &str = "trigger_catalog trigger_schema trigger_name event_manipulation event_object_catalog \
 event_object_schema event_object_table action_order# action_condition action_statement action_orientation action_timing \
-action_reference_old_table action_reference_new_table action_reference_old_row action_reference_new_row created sql_mode definer \
+action_reference_old_table action_reference_new_table action_reference_old_row action_reference_new_row created% sql_mode definer \
 character_set_client collation_connection database_collation";
 
 /// The rows of `information_schema.triggers`: those of tables on which the session has the privilege TRIGGER.
@@ -116,7 +116,7 @@ fn statement(trigger: &Trigger, table: &Table) -> String {
     format!("CREATE DEFINER={} {}", trigger.shown_definer().in_sql(), trigger.shown_text(&table.name))
 }
 
-fn database_collation(catalog: &Catalog) -> Collation {
+pub(super) fn database_collation(catalog: &Catalog) -> Collation {
     catalog.collation.unwrap_or(Collation::DEFAULT)
 }
 

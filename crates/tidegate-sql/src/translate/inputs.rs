@@ -44,6 +44,8 @@ pub(crate) struct Inputs {
     pub(crate) safe_updates: bool,
     /// What the session may do, by a number and the version of the accounts.
     pub(crate) rights: (u64, u64),
+    /// The procedure that the text is a part of, and the scope of its names; zeros for none.
+    pub(crate) program: (u64, usize),
 }
 
 impl Inputs {
@@ -62,6 +64,7 @@ impl Inputs {
             division_digits: env.numbers.get().division_digits,
             safe_updates: env.numbers.get().safe_updates,
             rights: env.rights(),
+            program: env.program_number(),
         }
     }
 

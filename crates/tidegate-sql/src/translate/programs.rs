@@ -49,8 +49,8 @@ const DEPTH_MAX: usize = 32;
 pub(crate) struct Names<'a> {
     code: &'a Code,
     scope: usize,
-    /// The table of NEW and OLD.
-    row: &'a Table,
+    /// The table of NEW and OLD, in a trigger.
+    row: Option<&'a Table>,
 }
 
 /// A trigger with the plans of its body.
@@ -102,7 +102,17 @@ pub(crate) struct Gathered {
 /// Triggers of a table that a plan writes to; none until they were looked up.
 pub(crate) type FiredCell = OnceCell<Box<[Fired]>>;
 
-impl Names<'_> {
+impl<'a> Names<'a> {
+    /// Those that a statement of a procedure knows.
+    pub(crate) fn of_call(code: &'a Code, scope: usize) -> Self {
+        Self { code, scope, row: None }
+    }
+
+    /// Whether the plan is made before the program runs, and serves it again: user variables have other values then.
+    pub(crate) fn are_planned_ahead(&self) -> bool {
+        self.row.is_some()
+    }
+
     /// Slots: those of local variables, then NEW, then OLD.
     fn find(&self, parts: &[&str]) -> Option<Res<(usize, SqlType)>> {
         match parts {
@@ -111,12 +121,13 @@ impl Names<'_> {
                 Some(Ok((slot, self.code.type_of(slot).clone())))
             }
             [row, name] => {
+                let table = self.row?;
                 let (shown, begin) = match () {
                     () if row.eq_ignore_ascii_case("NEW") => ("NEW", new_slot(self.code, 0)),
-                    () if row.eq_ignore_ascii_case("OLD") => ("OLD", old_slot(self.code, self.row, 0)),
+                    () if row.eq_ignore_ascii_case("OLD") => ("OLD", old_slot(self.code, table, 0)),
                     () => return None,
                 };
-                let Some((position, column)) = self.row.column(name) else {
+                let Some((position, column)) = table.column(name) else {
                     return Some(Err(errors::unknown_column(name, shown)));
                 };
                 Some(Ok((begin + position, column.ty.clone())))
@@ -368,7 +379,7 @@ impl Fired {
         let (statement, tokens) = parse::parse(text, 0, session.inputs.lex_mode(), concat, Literals::Inline)?;
         let mut inner = Translator::new(session, text, &[], (&[], &[]), &tokens);
         inner.access = self.access.clone();
-        inner.program = Some(Names { code: &self.code, scope: fragment.scope, row: &to.table });
+        inner.program = Some(Names { code: &self.code, scope: fragment.scope, row: Some(&to.table) });
         // What a value is assigned to decides about its warnings.
         inner.late = fragment.kind != FragmentKind::Query;
         inner.home.clone_from(&gathered.home);

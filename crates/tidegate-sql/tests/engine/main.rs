@@ -10,6 +10,7 @@ mod information;
 mod keys;
 mod plans;
 mod prefixes;
+mod procedures;
 mod table;
 mod transactions;
 mod triggers;

@@ -82,8 +82,22 @@ fn dump_schema(client: &mut Client, out: &mut impl Write) -> Result<(), Failure>
         let create = create.find(" VIEW ").map_or(create.clone(), |at| format!("CREATE{}", &create[at..]));
         writeln!(out, "\nDROP VIEW IF EXISTS {view};\n{create};")?;
     }
+    dump_procedures(client, out)?;
     dump_triggers(client, out)?;
     client.run_quietly("COMMIT")
+}
+
+/// Writes the procedures of the current schema, each to be made by its own `sql_mode`.
+fn dump_procedures(client: &mut Client, out: &mut impl Write) -> Result<(), Failure> {
+    for shown in client.rows("SHOW PROCEDURE STATUS WHERE Db = DATABASE()")? {
+        let Some(procedure) = shown.get(1).map(|procedure| name(procedure)) else { continue };
+        let rows = client.rows(&format!("SHOW CREATE PROCEDURE {procedure}"))?;
+        let Some([_, mode, create, ..]) = rows.first().map(Vec::as_slice) else { continue };
+        let create = create.find(" PROCEDURE ").map_or(create.clone(), |at| format!("CREATE{}", &create[at..]));
+        writeln!(out, "\nDROP PROCEDURE IF EXISTS {procedure};\nSET sql_mode = '{mode}';\nDELIMITER ;;\n{create};;")?;
+        writeln!(out, "DELIMITER ;\nSET sql_mode = 'NO_AUTO_VALUE_ON_ZERO';")?;
+    }
+    Ok(())
 }
 
 /// Writes the triggers of the current schema, behind all rows: these have met them already. Each is made by its own `sql_mode`.

@@ -11,6 +11,8 @@ use crate::{
 /// The body of a stored program.
 #[derive(Debug, Default)]
 pub(crate) struct Code {
+    /// What plans of its statements are told apart by; no other program has it.
+    pub(crate) number: u64,
     pub(crate) ops: Vec<Op>,
     /// The line of each operation, counted from 1 within the definition.
     pub(crate) lines: Vec<u32>,
@@ -44,6 +46,8 @@ pub(crate) enum FragmentKind {
     Query,
     /// INSERT, UPDATE, DELETE, REPLACE.
     Write,
+    /// Any statement of a procedure, whose rows are the client's.
+    Statement,
 }
 
 /// The local variables of a block.
@@ -109,6 +113,7 @@ pub(crate) enum Op {
     },
     Close(usize),
     Signal(Box<Signal>),
+    Diagnostics(Box<Diagnostics>),
     /// CASE has no branch for its value.
     NoBranch,
     /// The statement of a CONTINUE handler has ended.
@@ -136,6 +141,27 @@ pub(crate) struct Signal {
     pub(crate) resignals: bool,
     pub(crate) message: Option<FragmentId>,
     pub(crate) number: Option<FragmentId>,
+}
+
+/// GET DIAGNOSTICS: what of the statement, or of one of its conditions.
+#[derive(Debug)]
+pub(crate) struct Diagnostics {
+    /// The number of the condition, counted from 1.
+    pub(crate) condition: Option<FragmentId>,
+    pub(crate) items: Vec<(Place, DiagnosticsItem)>,
+}
+
+/// What GET DIAGNOSTICS asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DiagnosticsItem {
+    /// How many conditions there are.
+    Number,
+    RowCount,
+    State,
+    Errno,
+    Message,
+    /// Of these nothing is known.
+    Nothing,
 }
 
 /// What a handler is for, or DECLARE CONDITION names.

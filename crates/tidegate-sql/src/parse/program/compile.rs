@@ -6,7 +6,10 @@
 mod blocks;
 mod conditions;
 mod control;
+mod diagnostics;
 mod simple;
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sqlparser::{
     parser::{Parser, ParserError},
@@ -20,7 +23,7 @@ use crate::{
     errors,
     lexer::{LexMode, Literals},
     parse::{self, Span},
-    value::collation::Collation,
+    value::{SqlType, collation::Collation},
 };
 
 /// Blocks and statements inside of each other.
@@ -35,7 +38,11 @@ const OPS_MAX: usize = 20_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A trigger: whether it may change NEW, and whether there is one.
-    Trigger { changes_new: bool, has_new: bool },
+    Trigger {
+        changes_new: bool,
+        has_new: bool,
+    },
+    Procedure,
 }
 
 /// What is wrong with a program.
@@ -108,18 +115,30 @@ pub(super) struct Compiler<'s> {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn body(p: &mut Parser, sql: &[u8], kind: Kind, reading: Reading) -> Read<Code> {
+pub(super) fn body(
+    p: &mut Parser,
+    sql: &[u8],
+    kind: Kind,
+    reading: Reading,
+    parameters: Vec<(String, SqlType)>,
+) -> Read<Code> {
+    static NUMBER: AtomicU64 = AtomicU64::new(1);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let mut compiler = Compiler {
         sql,
         reading,
         kind,
-        code: Code { scopes: vec![Scope::default()], ..Code::default() },
+        code: Code { number, scopes: vec![Scope::default()], ..Code::default() },
         scope: 0,
         labels: Vec::new(),
         blocks: Vec::new(),
         depth: 0,
         line: (0, 1),
     };
+    for (name, ty) in parameters {
+        let slot = compiler.add_variable(&name, ty);
+        compiler.code.scopes[0].names.push((name, slot));
+    }
     compiler.statement(p)?;
     compiler.push(p, Op::End)?;
     Ok(compiler.code)
@@ -232,6 +251,7 @@ impl Compiler<'_> {
             "SELECT" | "WITH" => self.query(p),
             "INSERT" | "REPLACE" | "UPDATE" | "DELETE" => self.write(p),
             "DO" => self.evaluate(p),
+            "GET" => self.diagnostics(p),
             _ => self.other(p, &word),
         }
     }

@@ -1,4 +1,4 @@
-//! The head of a definition: CREATE … TRIGGER up to the body.
+//! The head of a definition: CREATE … TRIGGER up to the body, and what all kinds have in common.
 
 use sqlparser::{
     parser::Parser,
@@ -9,6 +9,7 @@ use tidegate_rows::ServerError;
 use super::{
     code::Code,
     compile::{self, Kind, Reading, Wrong},
+    signature::{self, CreateRoutine, Signature},
     trigger::{Event, Timing},
 };
 use crate::{
@@ -16,6 +17,13 @@ use crate::{
     errors, lexer,
     parse::{self, Span, TableName, account::Who},
 };
+
+/// A definition of a stored program.
+#[derive(Debug, Clone)]
+pub(crate) enum Definition {
+    Trigger(Box<CreateTrigger>),
+    Routine(Box<CreateRoutine>),
+}
 
 /// CREATE TRIGGER.
 #[derive(Debug, Clone)]
@@ -48,8 +56,8 @@ pub(crate) struct Head {
 pub(crate) struct Order {
     pub(crate) follows: bool,
     pub(crate) other: String,
-    /// Where this is said.
-    span: Span,
+    /// Where this is said; the body follows.
+    from: usize,
 }
 
 /// Whether tokens are those of a definition that is read here.
@@ -70,19 +78,43 @@ pub(crate) fn begins(tokens: &[TokenWithSpan]) -> bool {
 /// Reads a definition.
 ///
 /// # Errors
-/// 1064 with the place; what a program must not hold; 1235 for programs of other kinds than triggers.
-pub(crate) fn parse(sql: &[u8], tokens: &[TokenWithSpan], reading: Reading) -> Result<CreateTrigger, ServerError> {
+/// 1064 with the place; what a program must not hold; 1235 for functions and events.
+pub(crate) fn parse(sql: &[u8], tokens: &[TokenWithSpan], reading: Reading) -> Result<Definition, ServerError> {
     let dialect = MySql { pipes_as_concat: reading.pipes_as_concat, nested_joins: false };
     let mut p = Parser::new(&dialect).with_recursion_limit(100).with_tokens_with_locations(tokens.to_vec());
     let read = create(&mut p, sql, reading);
     finish(read, &p, sql)
 }
 
-/// Reads a definition as a schema keeps it.
+/// Reads a trigger as a schema keeps it.
 ///
 /// # Errors
 /// As [`parse`].
 pub(crate) fn read(text: &str, reading: Reading) -> Result<(Head, Code), ServerError> {
+    let (mut head, code) = read_kept(text, reading, trigger)?;
+    (head.on, head.body) = ((head.on.0 - KEPT_FROM, head.on.1 - KEPT_FROM), head.body - KEPT_FROM);
+    Ok((head, code))
+}
+
+/// Reads a procedure as a schema keeps it.
+///
+/// # Errors
+/// As [`parse`].
+pub(crate) fn read_routine(text: &str, reading: Reading) -> Result<(Signature, Code), ServerError> {
+    let (mut head, code) = read_kept(text, reading, signature::procedure)?;
+    let (from, to) = head.params_at;
+    (head.params_at, head.body) = ((from - KEPT_FROM, to - KEPT_FROM), head.body - KEPT_FROM);
+    Ok((head, code))
+}
+
+/// Where the text that is kept begins in the one that is read.
+const KEPT_FROM: usize = "CREATE ".len();
+
+fn read_kept<T: Send>(
+    text: &str,
+    reading: Reading,
+    kind: fn(&mut Parser, &[u8], Reading) -> Result<T, Wrong>,
+) -> Result<T, ServerError> {
     let text = format!("CREATE {text}");
     crate::task::on_thread_stack(|| {
         let tokens = lexer::tokens(text.as_bytes(), 0, reading.mode, lexer::Literals::Inline);
@@ -90,11 +122,8 @@ pub(crate) fn read(text: &str, reading: Reading) -> Result<(Head, Code), ServerE
         let dialect = MySql { pipes_as_concat: reading.pipes_as_concat, nested_joins: false };
         let mut p = Parser::new(&dialect).with_recursion_limit(100).with_tokens_with_locations(tokens);
         p.advance_token();
-        let read = trigger(&mut p, text.as_bytes(), reading);
-        let (mut head, code) = finish(read, &p, text.as_bytes())?;
-        let before = "CREATE ".len();
-        (head.on, head.body) = ((head.on.0 - before, head.on.1 - before), head.body - before);
-        Ok((head, code))
+        let read = kind(&mut p, text.as_bytes(), reading);
+        finish(read, &p, text.as_bytes())
     })
 }
 
@@ -108,7 +137,7 @@ fn finish<T>(read: Result<T, Wrong>, p: &Parser, sql: &[u8]) -> Result<T, Server
     }
 }
 
-fn create(p: &mut Parser, sql: &[u8], reading: Reading) -> Result<CreateTrigger, Wrong> {
+fn create(p: &mut Parser, sql: &[u8], reading: Reading) -> Result<Definition, Wrong> {
     expect_word(p, "CREATE")?;
     let or_replace = take_words(p, &["OR", "REPLACE"]);
     let mut definer = None;
@@ -116,25 +145,36 @@ fn create(p: &mut Parser, sql: &[u8], reading: Reading) -> Result<CreateTrigger,
         skip(p, &Token::Eq);
         definer = Some(parse::accounts::who(p)?);
     }
-    if let Some(kind) =
-        ["PROCEDURE", "FUNCTION", "EVENT", "AGGREGATE"].iter().find(|kind| is_word(p.peek_token_ref(), kind))
-    {
+    if let Some(kind) = ["FUNCTION", "EVENT", "AGGREGATE"].iter().find(|kind| is_word(p.peek_token_ref(), kind)) {
         return Err(errors::unsupported(format!("CREATE {kind}")).into());
     }
     let from = p.peek_token_ref().span.start.column as usize;
+    if is_word(p.peek_token_ref(), "PROCEDURE") {
+        let (signature, _) = signature::procedure(p, sql, reading)?;
+        if or_replace && signature.if_not_exists {
+            return Err(errors::wrong_usage("OR REPLACE", "IF NOT EXISTS").into());
+        }
+        let text = String::from_utf8_lossy(&sql[from..end_of(p, sql)]).into_owned();
+        return Ok(Definition::Routine(Box::new(CreateRoutine { or_replace, definer, signature, text })));
+    }
     let (mut head, _) = trigger(p, sql, reading)?;
     if or_replace && head.if_not_exists {
         return Err(errors::wrong_usage("OR REPLACE", "IF NOT EXISTS").into());
     }
-    let last = p.get_current_token();
-    let last = if last.token == Token::EOF { p.get_previous_token() } else { last };
-    let to = (last.span.end.column as usize).min(sql.len());
+    let to = end_of(p, sql);
     let text = |(from, to): Span| String::from_utf8_lossy(&sql[from..to]).into_owned();
     // Its place is kept as a number: the trigger that the words name may go.
-    let (order_from, order_to) = head.order.as_ref().map_or((to, to), |order| order.span);
+    let (order_from, order_to) = head.order.as_ref().map_or((to, to), |order| (order.from, head.body));
     let text = text((from, order_from)) + &text((order_to, to));
     (head.on, head.body) = ((head.on.0 - from, head.on.1 - from), head.body - from - (order_to - order_from));
-    Ok(CreateTrigger { or_replace, definer, head, text })
+    Ok(Definition::Trigger(Box::new(CreateTrigger { or_replace, definer, head, text })))
+}
+
+/// Where the last token that was read ends.
+fn end_of(p: &Parser, sql: &[u8]) -> usize {
+    let last = p.get_current_token();
+    let last = if last.token == Token::EOF { p.get_previous_token() } else { last };
+    (last.span.end.column as usize).min(sql.len())
 }
 
 /// From the word TRIGGER on.
@@ -163,7 +203,7 @@ fn trigger(p: &mut Parser, sql: &[u8], reading: Reading) -> Result<(Head, Code),
     let follows = take_word(p, "FOLLOWS");
     let order = if follows || take_word(p, "PRECEDES") {
         let other = identifier(p)?.value;
-        Some(Order { follows, other, span: (from, p.get_current_token().span.end.column as usize) })
+        Some(Order { follows, other, from })
     } else {
         None
     };
@@ -172,6 +212,6 @@ fn trigger(p: &mut Parser, sql: &[u8], reading: Reading) -> Result<(Head, Code),
         changes_new: timing == Timing::Before && event != Event::Delete,
         has_new: event != Event::Delete,
     };
-    let code = compile::body(p, sql, kind, reading)?;
+    let code = compile::body(p, sql, kind, reading, Vec::new())?;
     Ok((Head { if_not_exists, name, timing, event, table, order, on, body }, code))
 }

@@ -116,7 +116,7 @@ impl Trigger {
     }
 }
 
-fn lex_mode(mode: u64) -> LexMode {
+pub(super) fn lex_mode(mode: u64) -> LexMode {
     LexMode {
         ansi_quotes: mode & sql_mode::ANSI_QUOTES != 0,
         no_backslash_escapes: mode & sql_mode::NO_BACKSLASH_ESCAPES != 0,

@@ -20,6 +20,13 @@ impl Compiler<'_> {
     pub(super) fn set(&mut self, p: &mut Parser) -> Read<()> {
         expect_word(p, "SET")?;
         loop {
+            if self.kind == Kind::Procedure && self.is_of_session(p) {
+                self.set_of_session(p)?;
+                if !p.consume_token(&Token::Comma) {
+                    return Ok(());
+                }
+                continue;
+            }
             let to = self.assigned(p)?;
             if !p.consume_token(&Token::Eq) {
                 p.expect_token(&Token::Assignment)?;
@@ -30,6 +37,51 @@ impl Compiler<'_> {
                 return Ok(());
             }
         }
+    }
+
+    /// Whether SET assigns to something else than variables of the program and of the user.
+    fn is_of_session(&self, p: &Parser) -> bool {
+        let (first, second) = (p.peek_token_ref(), &p.peek_nth_token_ref(1).token);
+        if user_variable(first).is_some() {
+            return false;
+        }
+        let Token::Word(word) = &first.token else { return true };
+        let assigns = matches!(second, Token::Eq | Token::Assignment);
+        match assigns {
+            true => self.code.slot(self.scope, &word.value).is_none() && crate::system_variables::exists(&word.value),
+            false => *second != Token::Period,
+        }
+    }
+
+    /// One item of SET that is about the session, or what `SET NAMES` and its like say.
+    fn set_of_session(&mut self, p: &mut Parser) -> Read<()> {
+        let from = p.peek_token_ref().span.start.column as usize;
+        let is_whole = ["NAMES", "CHARACTER", "CHARSET", "PASSWORD", "ROLE", "DEFAULT", "TRANSACTION", "STATEMENT"];
+        let is_whole = is_whole.iter().any(|word| is_word(p.peek_token_ref(), word))
+            || is_word(p.peek_nth_token_ref(1), "TRANSACTION");
+        let to = if is_whole {
+            self.to_semicolon(p).1
+        } else {
+            while !matches!(p.peek_token_ref().token, Token::Eq | Token::Assignment | Token::SemiColon | Token::EOF) {
+                p.advance_token();
+            }
+            p.advance_token();
+            let value = parse::span_of(p)?;
+            let text = self.text_of(value);
+            if self.code.slot(self.scope, &text).is_some() {
+                // A word alone would be a value by itself.
+                let text = format!("SET {}({text})", self.text_of((from, value.0)));
+                let statement = self.fragment(FragmentKind::Statement, text);
+                self.push(p, Op::Run(statement))?;
+                return Ok(());
+            }
+            value.1
+        };
+        let text = format!("SET {}", self.text_of((from, to)));
+        self.check(&text, from)?;
+        let statement = self.fragment(FragmentKind::Statement, text);
+        self.push(p, Op::Run(statement))?;
+        Ok(())
     }
 
     /// What SET assigns to.
@@ -63,7 +115,9 @@ impl Compiler<'_> {
 
     /// `NEW.column`
     fn column_of_row(&self, row: &str, column: String) -> Read<Place> {
-        let Kind::Trigger { changes_new, has_new } = self.kind;
+        let Kind::Trigger { changes_new, has_new } = self.kind else {
+            return Err(errors::unknown_structured_variable(row).into());
+        };
         let (is_new, is_old) = (row.eq_ignore_ascii_case("NEW"), row.eq_ignore_ascii_case("OLD"));
         if is_old {
             return Err(errors::row_not_changed("OLD", "").into());
@@ -87,6 +141,9 @@ impl Compiler<'_> {
         let tokens = tokens_between(p, first);
         let Some((cut, places)) = self.places_of_into(&tokens)? else {
             let text = self.text_of(span);
+            if self.kind == Kind::Procedure {
+                return self.statement_at(p, span);
+            }
             return match self.check(&text, span.0)? {
                 parse::Statement::SelectIntoFile { .. } => {
                     Err(errors::unsupported("SELECT … INTO OUTFILE in a stored program").into())
@@ -139,6 +196,9 @@ impl Compiler<'_> {
     /// INSERT, UPDATE, DELETE, REPLACE
     pub(super) fn write(&mut self, p: &mut Parser) -> Read<()> {
         let span = self.to_semicolon(p);
+        if self.kind == Kind::Procedure {
+            return self.statement_at(p, span);
+        }
         let text = self.text_of(span);
         let returns = match self.check(&text, span.0)? {
             parse::Statement::Insert(insert) => insert.returning.is_some(),
@@ -151,6 +211,23 @@ impl Compiler<'_> {
         }
         let write = self.fragment(FragmentKind::Write, text);
         self.push(p, Op::Run(write))?;
+        Ok(())
+    }
+
+    /// A statement of a procedure as it stands.
+    fn statement_at(&mut self, p: &Parser, span: Span) -> Read<()> {
+        let text = self.text_of(span);
+        match self.check(&text, span.0)? {
+            parse::Statement::Use(_) => return Err(errors::refused_in_program("USE").into()),
+            parse::Statement::Load(_) => return Err(errors::refused_in_program("LOAD DATA").into()),
+            parse::Statement::LockTables(_) => return Err(errors::refused_in_program("LOCK").into()),
+            parse::Statement::UnlockTables => return Err(errors::refused_in_program("UNLOCK").into()),
+            parse::Statement::CreateTrigger(_) => return Err(errors::nested_program("TRIGGER").into()),
+            parse::Statement::CreateRoutine(_) => return Err(errors::nested_program("PROCEDURE").into()),
+            _ => {}
+        }
+        let statement = self.fragment(FragmentKind::Statement, text);
+        self.push(p, Op::Run(statement))?;
         Ok(())
     }
 
@@ -190,8 +267,12 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Statements that a trigger must not hold, by MariaDB's errors; others are refused by name.
+    /// Statements that a trigger must not hold, by MariaDB's errors; others are refused by name. A procedure may hold nearly all.
     pub(super) fn other(&mut self, p: &mut Parser, verb: &str) -> Read<()> {
+        if self.kind == Kind::Procedure && !matches!(verb, "RETURN" | "FOR") {
+            let span = self.to_semicolon(p);
+            return self.statement_at(p, span);
+        }
         let is_to_savepoint = is_word(p.peek_nth_token_ref(1), "TO") || is_word(p.peek_nth_token_ref(2), "TO");
         let error = match verb {
             "RETURN" => errors::return_outside_function(),
@@ -204,8 +285,8 @@ impl Compiler<'_> {
             "LOCK" | "UNLOCK" => errors::refused_in_program("LOCK"),
             "USE" => errors::refused_in_program("USE"),
             "LOAD" => errors::refused_in_program("LOAD DATA"),
-            "CALL" | "GET" | "SAVEPOINT" | "RELEASE" | "KILL" | "HANDLER" | "XA" | "HELP" | "VALUES" | "FOR" => {
-                errors::unsupported(format!("{verb} in a trigger"))
+            "CALL" | "SAVEPOINT" | "RELEASE" | "KILL" | "HANDLER" | "XA" | "HELP" | "VALUES" | "FOR" => {
+                errors::unsupported(format!("{verb} in a stored program"))
             }
             _ => return Ok(unexpected(p)?),
         };
@@ -214,7 +295,7 @@ impl Compiler<'_> {
 }
 
 /// The name of a user variable.
-fn user_variable(token: &TokenWithSpan) -> Option<String> {
+pub(super) fn user_variable(token: &TokenWithSpan) -> Option<String> {
     let Token::DollarQuotedString(variable) = &token.token else { return None };
     let name = variable.value.strip_prefix('@').filter(|name| !name.starts_with('@'))?;
     Some(name.trim_matches(['`', '\'', '"']).to_owned())

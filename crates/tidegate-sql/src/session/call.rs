@@ -1,0 +1,368 @@
+//! CALL: runs a procedure in the session of whoever calls it.
+//!
+//! A statement of a procedure is one of the session's own: it takes the same way through plans, transactions, commits and locks
+//! as if the client had sent it, and its rows are the client's. Its local variables are names that the translation knows
+//! ([`Env::program`]); its plan is kept under the number of the program besides its text.
+
+use std::{mem, rc::Rc, sync::Arc};
+
+use tidegate_rows::{Column as SinkColumn, Flow, QueryError, Row, ServerError, Sink, SinkClosed, Summary};
+
+use super::{Core, prepared::Context, values::First};
+use crate::{
+    accounts::Privileges,
+    column::Column,
+    env::Env,
+    errors,
+    exec::program::{self, Host, ROWS_OF_INTO, Table},
+    lexer::{self, Normalised},
+    parse::{
+        self, Argument, ArgumentPlace, Call, TableName,
+        program::{
+            code::{Code, FragmentId},
+            routine::{self, Routine},
+            signature::{Mode, Signature},
+        },
+    },
+    schema::Schema,
+    store::conn::Cell,
+    translate::params::{Params, Text},
+    value::{Datum, out::Out},
+    variables,
+};
+
+type Res<T> = Result<T, ServerError>;
+
+/// Procedures that call each other. Each level takes some ten kilobytes of the statement's stack.
+const DEPTH_MAX: usize = 32;
+
+/// A value with what it is.
+struct Given {
+    out: Out,
+    value: Datum,
+}
+
+/// Runs the statements of a procedure.
+struct CallHost<'h> {
+    core: &'h mut Core,
+    code: &'h Arc<Code>,
+    sink: &'h mut dyn Sink,
+    /// What has ended the call besides an error of a statement: the client does not read any more.
+    lost: &'h mut Option<QueryError>,
+    /// Rows that the statements have changed, all together.
+    affected: &'h mut u64,
+}
+
+fn schema_of(core: &Core, name: &TableName) -> Res<Arc<Schema>> {
+    match (&name.schema, &core.schema) {
+        (Some(name), _) => core.engine.schema(name),
+        (None, Some(schema)) => Ok(Arc::clone(schema)),
+        (None, None) => Err(errors::no_database()),
+    }
+}
+
+/// Carries out CALL; `text` is that of the statement.
+///
+/// # Errors
+/// 1305, 1318, 1370, 1414, 1456; those of the procedure's statements that none of its handlers takes.
+pub(super) fn call(
+    core: &mut Core,
+    call: &Call,
+    text: Text<'_>,
+    more: bool,
+    sink: &mut dyn Sink,
+) -> Result<(), QueryError> {
+    let schema = match (&call.name.schema, schema_of(core, &call.name)) {
+        (Some(name), Err(_)) => return Err(errors::unknown_procedure(name, &call.name.name).into()),
+        (_, schema) => schema?,
+    };
+    let shown = format!("{}.{}", schema.name, call.name.name);
+    let routine = routine::named(schema.catalog()?.routines(), &call.name.name).cloned();
+    let access = core.env.access();
+    if !routine.as_ref().is_some_and(|routine| access.is_definer(routine.definer.as_ref()))
+        && !access.on_schema(&schema.name).has(Privileges::EXECUTE)
+    {
+        return Err(errors::routine_denied("execute", &access.name.user, &access.name.host, shown).into());
+    }
+    let routine = routine.ok_or_else(|| errors::unknown_procedure(&schema.name, &call.name.name))?;
+    let (signature, code) = routine.read()?;
+    if call.arguments.len() != signature.params.len() {
+        let (expected, got) = (signature.params.len(), call.arguments.len());
+        return Err(errors::wrong_argument_count("PROCEDURE", shown, expected, got).into());
+    }
+    may_go_deeper(core, code, &routine)?;
+    let given = arguments(core, call, signature, text, &shown)?;
+    let context = Context { schema: Some(schema.name.clone()), sql_mode: routine.sql_mode };
+    let (mut frame, mut affected) = (Vec::new(), 0);
+    core.within(&context, |core| {
+        frame = in_frame(core, &routine, code, given, &mut affected, sink)?;
+        Ok(())
+    })?;
+    for ((argument, param), value) in call.arguments.iter().zip(&signature.params).zip(frame) {
+        if param.mode != Mode::In {
+            give_back(&core.env, &argument.place, &Out::of(&param.ty), &value)?;
+        }
+    }
+    core.end_nested();
+    core.ok(affected, more, sink);
+    Ok(())
+}
+
+/// Whether a procedure may be called where the session is: within itself only as often as `max_sp_recursion_depth` says.
+fn may_go_deeper(core: &Core, code: &Arc<Code>, routine: &Routine) -> Res<()> {
+    let depth_max = variables::value_of(&core.engine, &core.env, "max_sp_recursion_depth");
+    let depth_max = depth_max.and_then(|value| value.parse().ok()).unwrap_or(0usize);
+    let (all, same) = core.env.calls_of(code);
+    if same > depth_max {
+        return Err(errors::recursion_limit(depth_max, &routine.name));
+    }
+    if all >= DEPTH_MAX { Err(errors::unsupported("procedures that call each other this deeply")) } else { Ok(()) }
+}
+
+/// The values of the arguments, worked out where the caller is; `None` for OUT.
+fn arguments(
+    core: &mut Core,
+    call: &Call,
+    signature: &Signature,
+    text: Text<'_>,
+    shown: &str,
+) -> Result<Vec<Option<Given>>, QueryError> {
+    let mut given = Vec::with_capacity(call.arguments.len());
+    for (index, (argument, param)) in call.arguments.iter().zip(&signature.params).enumerate() {
+        let is_known = match &argument.place {
+            ArgumentPlace::Nowhere => false,
+            ArgumentPlace::Name(name) => {
+                core.env.program().is_some_and(|(code, scope)| code.slot(scope, name).is_some())
+            }
+            ArgumentPlace::Variable(_) | ArgumentPlace::Parameter => true,
+        };
+        if param.mode != Mode::In && !is_known {
+            return Err(errors::out_argument(index + 1, shown).into());
+        }
+        given.push(if param.mode == Mode::Out { None } else { Some(argument_value(core, argument, text)?) });
+    }
+    Ok(given)
+}
+
+fn argument_value(core: &mut Core, argument: &Argument, text: Text<'_>) -> Result<Given, QueryError> {
+    let (from, to) = argument.span;
+    let sql = [b"SELECT ", &text.sql[from..to]].concat();
+    let params = match text.params {
+        Params::Bound(all) => Params::Bound(&all[argument.params.clone()]),
+        Params::Variables(all) => Params::Variables(&all[argument.params.clone()]),
+        Params::Made(_) => return Err(errors::internal("a CALL without a text").into()),
+    };
+    let mut rows = Collected::new(1, usize::MAX);
+    core.run_nested(Text { sql: &sql, params }, &mut rows)?;
+    let value = rows.cells.pop().ok_or_else(|| errors::internal("an expression without a value"))?;
+    let out = rows.outs().pop().ok_or_else(|| errors::internal("an expression without a column"))?;
+    Ok(Given { out, value })
+}
+
+/// Runs the program with its variables, as whom it runs; answers what its variables are in the end.
+fn in_frame(
+    core: &mut Core,
+    routine: &Routine,
+    code: &Arc<Code>,
+    given: Vec<Option<Given>>,
+    affected: &mut u64,
+    sink: &mut dyn Sink,
+) -> Result<Vec<Datum>, QueryError> {
+    let env = Rc::clone(&core.env);
+    let (signature, _) = routine.read()?;
+    let acting = (!signature.says.as_invoker).then(|| routine.definer.clone());
+    if let Some(Some(definer)) = &acting
+        && env.accounts.now().find(definer).is_none()
+    {
+        return Err(errors::no_such_definer(&definer.user, &definer.host).into());
+    }
+    let outside = env.enter_call(code, vec![Datum::Null; code.variables.len()], routine.sql_mode);
+    let before = acting.map(|definer| env.act_as(Some(definer)));
+    let mut lost = None;
+    let ran = take_arguments(&env, code, given).and_then(|()| {
+        let host = CallHost { core: &mut *core, code, sink, lost: &mut lost, affected };
+        program::run(host, code, &env)
+    });
+    if let Some(before) = before {
+        env.act_as(before);
+    }
+    let frame = env.leave_call(outside);
+    match (lost, ran) {
+        (Some(lost), _) => Err(lost),
+        // What has met other definitions a hundred times must not have the whole call begin again.
+        (None, Err(error)) if error.code == errors::DEFINITION_CHANGED => Err(errors::lock_wait_timeout().into()),
+        (None, ran) => Ok(ran.map(|()| frame)?),
+    }
+}
+
+fn take_arguments(env: &Env, code: &Code, given: Vec<Option<Given>>) -> Res<()> {
+    for (slot, given) in given.into_iter().enumerate() {
+        if let Some(Given { out, value }) = given {
+            env.set_local(slot, program::converted(env, &code.variables[slot], ["", ""], &out, &value)?);
+        }
+    }
+    Ok(())
+}
+
+/// Gives the value of a parameter to what stands in its place.
+fn give_back(env: &Env, place: &ArgumentPlace, out: &Out, value: &Datum) -> Res<()> {
+    match place {
+        ArgumentPlace::Variable(name) => env.set_user_variable(name, program::user_value(out, value)),
+        ArgumentPlace::Name(name) => {
+            let Some((code, scope)) = env.program() else { return Ok(()) };
+            if let Some(slot) = code.slot(scope, name) {
+                env.set_local(slot, program::converted(env, &code.variables[slot], ["", ""], out, value)?);
+            }
+        }
+        // A client that wants to know gives a variable.
+        ArgumentPlace::Parameter | ArgumentPlace::Nowhere => {}
+    }
+    Ok(())
+}
+
+impl Core {
+    /// Runs one statement inside of another one, to its end: its commit is durable then.
+    ///
+    /// # Errors
+    /// The statement's.
+    fn run_nested(&mut self, text: Text<'_>, sink: &mut dyn Sink) -> Result<(), QueryError> {
+        let mut scan = Normalised::default();
+        lexer::normalise(text.sql, 0, self.env.lex_mode(), &mut scan)
+            .map_err(|error| parse::near(text.sql, error.at))?;
+        // As if others followed: nothing of it is left for when the coroutine has ended.
+        self.one(text, 0, &scan, true, sink)
+    }
+
+    /// A statement that has run others ends: what its results depend on is not known.
+    fn end_nested(&mut self) {
+        self.last_query = None;
+        self.reads_more();
+    }
+}
+
+impl CallHost<'_> {
+    fn run_fragment(&mut self, fragment: FragmentId, sink: Option<&mut dyn Sink>) -> Res<()> {
+        let fragment = &self.code.fragments[fragment];
+        let before = self.core.env.reads_as(Some((Arc::clone(self.code), fragment.scope)));
+        let text = Text { sql: fragment.text.as_bytes(), params: Params::NONE };
+        let ran = match sink {
+            Some(sink) => self.core.run_nested(text, sink),
+            None => self.core.run_nested(text, &mut ResultSets { sink: &mut *self.sink, is_open: false }),
+        };
+        self.core.env.reads_as(before);
+        ran.map_err(|error| match error {
+            QueryError::Server(error) => error,
+            other => {
+                *self.lost = Some(other);
+                // No handler takes it.
+                errors::interrupted()
+            }
+        })
+    }
+
+    fn collected(&mut self, fragment: FragmentId, most: usize) -> Res<Collected> {
+        let mut rows = Collected::new(most, self.core.engine.settings.statement_memory_max());
+        self.run_fragment(fragment, Some(&mut rows))?;
+        if rows.is_too_much {
+            return Err(errors::unsupported("a cursor over more rows than memory has room for"));
+        }
+        Ok(rows)
+    }
+}
+
+impl Host for CallHost<'_> {
+    fn value(&mut self, fragment: FragmentId, take: &mut dyn FnMut(&Out, Cell<'_>) -> Res<()>) -> Res<()> {
+        let rows = self.collected(fragment, 1)?;
+        let [out] = rows.outs().try_into().map_err(|_| errors::operand_columns(1))?;
+        take(&out, rows.cells.first().map_or(Cell::Null, Datum::as_cell))
+    }
+
+    fn rows(&mut self, fragment: FragmentId, most: usize) -> Res<Table> {
+        let rows = self.collected(fragment, most)?;
+        if most == ROWS_OF_INTO {
+            *self.affected += rows.rows.min(1) as u64;
+        }
+        Ok(Table::of(rows.outs(), rows.cells))
+    }
+
+    fn run(&mut self, fragment: FragmentId) -> Res<()> {
+        self.run_fragment(fragment, None)?;
+        *self.affected += u64::try_from(self.core.env.row_count.get()).unwrap_or(0);
+        Ok(())
+    }
+
+    fn column_of_new(&self, name: &str) -> Res<(usize, &Column, [&str; 2])> {
+        Err(errors::unknown_column(name, "NEW"))
+    }
+}
+
+/// Lets rows through to the client, and no end of a statement that has none: the call has one end of its own.
+struct ResultSets<'s> {
+    sink: &'s mut dyn Sink,
+    is_open: bool,
+}
+
+impl Sink for ResultSets<'_> {
+    fn columns(&mut self, columns: &[SinkColumn]) {
+        self.is_open = true;
+        self.sink.columns(columns);
+    }
+    fn row(&mut self, row: Row<'_>) -> Flow {
+        self.sink.row(row)
+    }
+    fn end_result(&mut self, summary: &Summary) {
+        if mem::take(&mut self.is_open) {
+            self.sink.end_result(summary);
+        }
+    }
+    fn poll_ready(&mut self, cx: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), SinkClosed>> {
+        self.sink.poll_ready(cx)
+    }
+}
+
+/// Keeps the first rows of a query.
+struct Collected {
+    columns: Vec<First>,
+    cells: Vec<Datum>,
+    rows: usize,
+    most: usize,
+    bytes: usize,
+    memory_max: usize,
+    is_too_much: bool,
+}
+
+impl Collected {
+    fn new(most: usize, memory_max: usize) -> Self {
+        Self { columns: Vec::new(), cells: Vec::new(), rows: 0, most, bytes: 0, memory_max, is_too_much: false }
+    }
+
+    fn outs(&self) -> Vec<Out> {
+        self.columns.iter().map(|column| Out::of(&column.shown_type())).collect()
+    }
+}
+
+impl Sink for Collected {
+    fn columns(&mut self, columns: &[SinkColumn]) {
+        self.columns = columns.iter().map(First::of).collect();
+    }
+    fn row(&mut self, row: Row<'_>) -> Flow {
+        self.rows += 1;
+        if self.rows > self.most || self.is_too_much {
+            return Flow::More;
+        }
+        row.each(|index, value| {
+            if let Some(column) = self.columns.get_mut(index) {
+                column.keep(value);
+                let value = column.take();
+                self.bytes += value.size();
+                self.cells.push(value);
+            }
+        });
+        self.is_too_much = self.bytes > self.memory_max;
+        Flow::More
+    }
+    fn end_result(&mut self, _: &Summary) {}
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), SinkClosed>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+}
