@@ -74,7 +74,7 @@ pub struct Request {
     pub parent: Option<Rc<Request>>,
     values: RefCell<Rc<Values>>,
     level: Cell<LevelId>,
-    server: Cell<ServerId>,
+    pub(crate) server: Cell<ServerId>,
     flags: Flags,
     restart: Cell<Restart>,
     last_match: RefCell<LastMatch>,
@@ -380,10 +380,6 @@ impl Request {
     /// The server that was chosen by name.
     pub fn config_server(&self) -> &crate::conf::Server {
         &self.conf().servers[self.server.get().0 as usize]
-    }
-    /// The number of its server.
-    pub(crate) fn server_id(&self) -> ServerId {
-        self.server.get()
     }
     /// Chooses a server; its level applies.
     pub fn set_server(&self, server: ServerId) {

@@ -312,14 +312,10 @@ pub async fn run(start: WorkerStart, application: impl Application) -> Result<()
                     worker.quit();
                 }
                 Some(Control::Quit) => {}
-                Some(Control::Cut) => {
+                command => {
                     worker.drop_all_parked();
-                    application.end(WorkerEnd::Cut).await;
-                    return Ok(());
-                }
-                Some(Control::Stop) | None => {
-                    worker.drop_all_parked();
-                    application.end(WorkerEnd::Stopped).await;
+                    let is_cut = matches!(command, Some(Control::Cut));
+                    application.end(if is_cut { WorkerEnd::Cut } else { WorkerEnd::Stopped }).await;
                     return Ok(());
                 }
             },

@@ -105,5 +105,5 @@ fn is_misdirected(req: &Request, facts: &Facts) -> bool {
     }
     let tls_of_negotiated = req.conf().tls_of(*negotiated).map(Arc::as_ptr);
     // Without a name in the handshake, and for servers without certificates, the rules are those of the default server.
-    verified.is_some() && tls_of_negotiated != req.conf().tls_of(req.server_id()).map(Arc::as_ptr)
+    verified.is_some() && tls_of_negotiated != req.conf().tls_of(req.server.get()).map(Arc::as_ptr)
 }

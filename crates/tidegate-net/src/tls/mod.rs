@@ -26,6 +26,7 @@ use rustls::{
     server::{Accepted, Acceptor, ClientHello},
 };
 
+mod alerts;
 mod early;
 mod gone;
 mod parked;
@@ -50,15 +51,6 @@ pub const TLS_BUFFER_BYTES_MAX: usize = 64 << 10;
 
 /// First byte of a handshake record (RFC 8446, section 5.1).
 const HANDSHAKE: u8 = 0x16;
-
-/// The record of a fatal alert: there is nothing for this name (RFC 6066, section 3).
-const UNRECOGNIZED_NAME: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 112];
-
-/// The record of a fatal alert: nothing that both sides could agree on (RFC 8446, section 6.2).
-const HANDSHAKE_FAILURE: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 40];
-
-/// The record of a fatal alert: the server cannot go on (RFC 8446, section 6.2).
-const INTERNAL_ERROR: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 80];
 
 thread_local! {
     /// Where parts of files are encrypted from.
@@ -253,23 +245,6 @@ impl TlsStream {
         self.heard.take().unwrap_or_default()
     }
 
-    /// Ends the handshake between [`poll_hello`](Self::poll_hello) and [`answer`](Self::answer): the client is told that the
-    /// fault is the server's own.
-    pub fn refuse(&self) {
-        self.refuse_by(&INTERNAL_ERROR);
-    }
-
-    /// As [`refuse`](Self::refuse); the client is told that there is nothing that both sides could agree on.
-    pub fn refuse_all(&self) {
-        self.refuse_by(&HANDSHAKE_FAILURE);
-    }
-
-    fn refuse_by(&self, alert: &[u8]) {
-        if self.state.replace(State::Plain).is_greeted() {
-            let _ = Records(&self.socket).write_all(alert);
-        }
-    }
-
     /// Goes on with the handshake by `config`; without any, the client is told that there is nothing for its name.
     ///
     /// # Errors
@@ -281,7 +256,7 @@ impl TlsStream {
         }
         let State::Greeted(accepted) = std::mem::replace(&mut *state, State::Plain) else { return Ok(()) };
         let Some(config) = config else {
-            let _ = Records(&self.socket).write_all(&UNRECOGNIZED_NAME);
+            let _ = Records(&self.socket).write_all(&alerts::UNRECOGNIZED_NAME);
             return Err(HandshakeError::NoSettings);
         };
         match accepted.into_connection(config) {

@@ -224,6 +224,19 @@ pub(super) fn default(p: &mut Parser) -> Result<Refused<DefaultSpec>> {
     Ok(Ok(default))
 }
 
+/// What MariaDB takes behind LONG: BYTE, VARBINARY, CHAR VARYING, VARCHAR or nothing.
+fn after_long(p: &mut Parser) -> Base {
+    if take_word(p, "BYTE") || take_word(p, "VARBINARY") {
+        return Base::MediumBlob;
+    }
+    if take_word(p, "CHAR") || take_word(p, "CHARACTER") {
+        take_word(p, "VARYING");
+    } else {
+        let _ = take_word(p, "VARCHAR") || take_word(p, "VARCHARACTER");
+    }
+    Base::MediumText
+}
+
 /// Reads a type: the type, a character set named with it, whether it was SERIAL.
 pub(super) fn column_type(p: &mut Parser, name: &str) -> Result<Refused<(SqlType, Option<String>, bool)>> {
     let word = word_or_string(p)?.to_ascii_lowercase();
@@ -266,15 +279,7 @@ pub(super) fn column_type(p: &mut Parser, name: &str) -> Result<Refused<(SqlType
         "tinytext" => SqlType::new(Base::TinyText),
         "text" => SqlType::new(Base::Text),
         "mediumtext" => SqlType::new(Base::MediumText),
-        "long" => {
-            let is_binary = take_word(p, "BYTE") || take_word(p, "VARBINARY");
-            if !is_binary && (take_word(p, "CHAR") || take_word(p, "CHARACTER")) {
-                take_word(p, "VARYING");
-            } else if !is_binary {
-                let _ = take_word(p, "VARCHAR") || take_word(p, "VARCHARACTER");
-            }
-            SqlType::new(if is_binary { Base::MediumBlob } else { Base::MediumText })
-        }
+        "long" => SqlType::new(after_long(p)),
         "longtext" => SqlType::new(Base::LongText),
         "tinyblob" => SqlType::new(Base::TinyBlob),
         "blob" => SqlType::new(Base::Blob),
