@@ -330,12 +330,6 @@ pub(crate) fn tick() -> bool {
     .unwrap_or(false)
 }
 
-/// Lets others run for a millisecond. Answers whether the statement may go on: none that has to end, and none outside of [`run`].
-pub(crate) fn pause() -> bool {
-    // Only polled inside: a clock is asked for where there is a runtime.
-    block_on(async { tokio::time::sleep(Duration::from_millis(1)).await }).is_ok()
-}
-
 /// Begins the next statement of a batch: whatever slice those before it have used up, its own begins with its first tick, so that
 /// only what takes long itself is interrupted. Between two statements others have their turn when `batch` is used up, which
 /// begins anew then.

@@ -456,7 +456,7 @@ impl Raw {
         // Nothing in the file refers to a table or column that ALTER TABLE changes: the newer form would read every view to see that.
         let pragmas = format!(
             "PRAGMA journal_mode={journal}; PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=0; PRAGMA foreign_keys=ON; \
-             PRAGMA cache_size=-{CACHE_KIB}; PRAGMA analysis_limit={}; PRAGMA temp_store=FILE; PRAGMA journal_size_limit=-1; \
+             PRAGMA cache_size=-{CACHE_KIB}; PRAGMA analysis_limit={}; PRAGMA temp_store=FILE; PRAGMA journal_size_limit=-1; PRAGMA busy_timeout=0; \
              PRAGMA legacy_alter_table=ON",
             statistics::ROWS_MAX
         );
@@ -466,8 +466,6 @@ impl Raw {
             while stmt.step()? == Step::Row {}
             rest = &rest[used..];
         }
-        // SAFETY: the handle is open; the function takes no state.
-        unsafe { ffi::sqlite3_busy_handler(self.0, Some(busy), ptr::null_mut()) };
         // The WAL outlives the last connection: the sync thread keeps it open.
         let mut persist: c_int = 1;
         // SAFETY: the operation reads and writes one integer.
@@ -488,14 +486,6 @@ impl Drop for Raw {
         // SAFETY: the handle came from sqlite3_open_v2; closing a failed handle is what SQLite asks for.
         unsafe { ffi::sqlite3_close(self.0) };
     }
-}
-
-/// How often a statement comes back to a lock of SQLite's own. The engine's locks leave hardly any: another connection may be
-/// reading the log of a schema that it is the first to open.
-const BUSY_TRIES_MAX: c_int = 1000;
-
-unsafe extern "C" fn busy(_: *mut c_void, tries: c_int) -> c_int {
-    c_int::from(tries < BUSY_TRIES_MAX && task::pause())
 }
 
 unsafe extern "C" fn progress(_: *mut c_void) -> c_int {

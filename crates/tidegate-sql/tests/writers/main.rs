@@ -8,7 +8,6 @@ mod locking;
 mod model;
 mod refused;
 mod same;
-mod schemas;
 mod shown;
 mod temporary;
 
