@@ -108,8 +108,8 @@ struct CasesBeside {
 
 impl CasesBeside {
     fn start(binary: &Path, options: &Options) -> Result<Self, String> {
-        let this = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
-        let mut command = Command::new(this);
+        // As it was just built: the file of the program that runs may be gone.
+        let mut command = Command::new(paths::target().join("debug/xtask"));
         command.args(["test", "--cases", "--binary"]).arg(binary);
         command.args(["--jobs", &options.jobs.to_string(), "--patience", &options.patience.to_string()]);
         for (is_set, flag) in

@@ -14,7 +14,7 @@
 //!    used up, the sink is full, the write lock is taken, a `sleep()` runs or a commit waits for the disk.
 //!
 //! What lives where, from the top: [`engine`] (opens a data directory), `table/` (requests without a text), `ddl/` and `show/`,
-//! [`session`] (what a client talks to), [`cache`], `exec/`, `functions/` (one file for a family and one line in its registry), `translate/`, [`env`]
+//! [`session`] (what a client talks to), [`cache`], `exec/`, `functions/` (one file for a family and one line in its registry), `translate/`, [`mod@env`]
 //! (what SQL functions see of a session), [`shared`] (what sessions share), [`locks`] (those of GET_LOCK), [`directory`] and `schema/` (schemas, their
 //! commits and open transactions), `store/` (SQLite itself: VFS, connections, write lock, private changes), [`catalog`] (the shadow catalogue),
 //! [`accounts`] (who may do what), [`row_locks`] (those of transactions), `parse/` (statements and the bodies of triggers), `value/` (types, decimals,

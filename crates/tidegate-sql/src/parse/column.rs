@@ -263,8 +263,7 @@ pub(super) fn column_type(p: &mut Parser, name: &str) -> Result<Refused<(SqlType
         "datetime" => SqlType::new(Base::Datetime),
         "timestamp" => SqlType::new(Base::Timestamp),
         "char" | "character" | "nchar" => {
-            let varying = take_word(p, "VARYING");
-            SqlType::new(if varying { Base::Varchar } else { Base::Char })
+            SqlType::new(if take_word(p, "VARYING") { Base::Varchar } else { Base::Char })
         }
         "national" => {
             let base = if take_word(p, "VARCHAR") { Base::Varchar } else { Base::Char };

@@ -155,7 +155,9 @@ impl Pool {
     }
 
     fn not_opened(&self, error: &SqliteError) -> ServerError {
-        if self.schema.is_in_place() { to_server_error(error) } else { self.schema.why_closed() }
+        // A schema of the same name may have been made where the dropped one was.
+        let is_there = !self.schema.is_closed() && self.schema.is_in_place();
+        if is_there { to_server_error(error) } else { self.schema.why_closed() }
     }
 
     /// How many entries its caches have.

@@ -2,7 +2,7 @@
 //!
 //! Other sessions wait when they write to a locked table ([`crate::table_locks`]), and go on reading what was committed,
 //! unlike MySQL's. The statements of the session commit as they would without. FLUSH TABLES WITH READ LOCK keeps the write
-//! locks of all schemas; the session's own statements use them ([`WriteGuard::lent`]).
+//! locks of all schemas; the session's own statements use them ([`WriteGuard::lent`](crate::store::writer::WriteGuard::lent)).
 
 use std::sync::Arc;
 

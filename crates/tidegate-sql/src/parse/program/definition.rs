@@ -89,7 +89,7 @@ pub(crate) fn parse(sql: &[u8], tokens: &[TokenWithSpan], reading: Reading) -> R
 /// Reads a trigger as a schema keeps it.
 ///
 /// # Errors
-/// As [`parse`].
+/// As [`parse()`].
 pub(crate) fn read(text: &str, reading: Reading) -> Result<(Head, Code), ServerError> {
     let (mut head, code) = read_kept(text, reading, trigger)?;
     (head.on, head.body) = ((head.on.0 - KEPT_FROM, head.on.1 - KEPT_FROM), head.body - KEPT_FROM);
@@ -99,7 +99,7 @@ pub(crate) fn read(text: &str, reading: Reading) -> Result<(Head, Code), ServerE
 /// Reads a procedure as a schema keeps it.
 ///
 /// # Errors
-/// As [`parse`].
+/// As [`parse()`].
 pub(crate) fn read_routine(text: &str, reading: Reading) -> Result<(Signature, Code), ServerError> {
     let (mut head, code) = read_kept(text, reading, signature::procedure)?;
     let (from, to) = head.params_at;
