@@ -424,7 +424,8 @@ fn nested_c_functions_end_in_an_error() {
         "local function f() return load(f) end f() local function g() load(g) end out(pcall(function() local function h() assert(load(h)) end h() end))",
         "package.preload.m = function() package.loaded.m = nil return require('m') end out(pcall(require, 'm'), 'C stack overflow')",
     ] {
-        check_overflow(code, "C stack overflow");
+        // Compiled code may come to the end of Lua's own stack first.
+        check_overflow(code, "stack overflow");
     }
 }
 
