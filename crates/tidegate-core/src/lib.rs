@@ -59,7 +59,7 @@ pub mod resolver;
 pub mod server_name;
 pub mod special_response;
 mod spill;
-mod spool;
+pub mod spool;
 pub mod ssl;
 pub mod static_files;
 pub mod subrequest;

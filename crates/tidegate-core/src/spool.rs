@@ -9,7 +9,8 @@ use std::{
     io,
     os::unix::fs::FileExt,
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    time::Duration,
 };
 
 use tokio::{runtime::Handle, task::JoinHandle};
@@ -35,6 +36,39 @@ impl From<CreateError> for SpoolError {
     fn from(CreateError { path, source }: CreateError) -> Self {
         SpoolError { call: "open()", path, source }
     }
+}
+
+/// How many files there are, or are about to be, whose names somebody still has to remove.
+static UNDER_WAY: Mutex<usize> = Mutex::new(0);
+
+static NONE_IS_LEFT: Condvar = Condvar::new();
+
+/// One of the files that are [`UNDER_WAY`]; begun before another thread makes it.
+#[derive(Debug)]
+struct Ticket;
+
+impl Ticket {
+    fn new() -> Ticket {
+        *UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        Ticket
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut count = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
+        *count -= 1;
+        if *count == 0 {
+            NONE_IS_LEFT.notify_all();
+        }
+    }
+}
+
+/// Waits until the threads that write files for requests have removed those that nobody wants any more; not longer than
+/// `timeout`, as a disk may hang. For the end of the process, when there are no workers left.
+pub fn settle_files(timeout: Duration) {
+    let count = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
+    drop(NONE_IS_LEFT.wait_timeout_while(count, timeout, |count| *count > 0));
 }
 
 /// A place for new files.
@@ -64,20 +98,22 @@ pub(crate) struct Draft {
     /// Its name until somebody moves it away.
     pub(crate) path: PathBuf,
     removal: Removal,
+    /// Until its name is removed.
+    ticket: Option<Ticket>,
 }
 
 impl Draft {
-    fn create(place: &Place) -> Result<Draft, SpoolError> {
+    fn create(place: &Place, ticket: Ticket) -> Result<Draft, SpoolError> {
         let (file, path) = match place {
             Place::Directory(directory) => temp_file::create(directory)?,
             Place::Beside(target) => temp_file::create_beside(target)?,
         };
-        Ok(Draft { file: Arc::new(file), path, removal: Removal::Elsewhere })
+        Ok(Draft { file: Arc::new(file), path, removal: Removal::Elsewhere, ticket: Some(ticket) })
     }
 
     /// Takes charge of a file to which somebody else has given its name.
     pub(crate) fn of(file: File, path: PathBuf) -> Draft {
-        Draft { file: Arc::new(file), path, removal: Removal::AtOnce }
+        Draft { file: Arc::new(file), path, removal: Removal::AtOnce, ticket: None }
     }
 
     fn write(&self, bytes: &[u8], at: u64) -> Result<(), SpoolError> {
@@ -93,7 +129,7 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        let mut name = || Doomed(std::mem::take(&mut self.path));
+        let mut name = || Doomed { path: std::mem::take(&mut self.path), _ticket: self.ticket.take() };
         match (self.removal, Handle::try_current()) {
             (Removal::Never, _) => {}
             (Removal::Elsewhere, Ok(runtime)) => {
@@ -106,11 +142,15 @@ impl Drop for Draft {
 }
 
 /// A name that is removed when this is dropped, so that even a thread that never begins to remove it does so.
-struct Doomed(PathBuf);
+struct Doomed {
+    path: PathBuf,
+    /// Given back once the name is gone.
+    _ticket: Option<Ticket>,
+}
 
 impl Drop for Doomed {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
+        let _ = fs::remove_file(&self.path);
     }
 }
 
@@ -157,13 +197,18 @@ impl Spool {
         self.settle().await?;
         let (portion, at) = (std::mem::take(&mut self.buffer), self.front_bytes as u64 + self.written);
         self.written += portion.len() as u64;
-        let (draft, place) = (self.draft.take(), self.place.clone());
+        let draft = self.draft_or_place();
         self.writing = Some(tokio::task::spawn_blocking(move || {
-            let draft = draft.map_or_else(|| Draft::create(&place), Ok)?;
+            let draft = draft.or_else(|(place, ticket)| Draft::create(&place, ticket))?;
             draft.write(&portion, at)?;
             Ok(draft)
         }));
         Ok(())
+    }
+
+    /// The file, or where another thread is to make it.
+    fn draft_or_place(&mut self) -> Result<Draft, (Place, Ticket)> {
+        self.draft.take().ok_or_else(|| (self.place.clone(), Ticket::new()))
     }
 
     /// Waits for the portion under way.
@@ -193,9 +238,9 @@ impl Spool {
         debug_assert_eq!(front.len(), self.front_bytes);
         self.settle().await?;
         let (rest, written) = (std::mem::take(&mut self.buffer), self.written);
-        let (draft, place) = (self.draft.take(), self.place.clone());
+        let draft = self.draft_or_place();
         let finished = tokio::task::spawn_blocking(move || {
-            let draft = draft.map_or_else(|| Draft::create(&place), Ok)?;
+            let draft = draft.or_else(|(place, ticket)| Draft::create(&place, ticket))?;
             if written == 0 {
                 let mut whole = front;
                 whole.extend_from_slice(&rest);
@@ -272,6 +317,20 @@ mod tests {
             }
         });
         assert_eq!(scratch.files(), 0);
+    }
+
+    #[test]
+    fn what_is_being_written_when_the_workers_end_is_removed() {
+        let scratch = Scratch::new("ended");
+        for _ in 0..50 {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+            let mut spool = Spool::new(Place::Directory(scratch.0.clone()), 0);
+            runtime.block_on(spool.append(&[b'x'; PORTION_BYTES])).expect("begun");
+            runtime.shutdown_background();
+            drop(spool);
+            settle_files(Duration::from_secs(60));
+            assert_eq!(scratch.files(), 0);
+        }
     }
 
     #[test]

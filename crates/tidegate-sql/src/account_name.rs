@@ -1,5 +1,7 @@
 //! Names of accounts.
 
+use crate::identifier::quoted;
+
 /// Name and host: `user@host`. A role has no host.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name {
@@ -30,15 +32,6 @@ impl Name {
 
     /// As statements name it.
     pub(crate) fn in_sql(&self) -> String {
-        if self.host.is_empty() {
-            sql_name(&self.user)
-        } else {
-            format!("{}@{}", sql_name(&self.user), sql_name(&self.host))
-        }
+        if self.host.is_empty() { quoted(&self.user) } else { format!("{}@{}", quoted(&self.user), quoted(&self.host)) }
     }
-}
-
-/// A name in MySQL's quotes.
-pub(crate) fn sql_name(name: &str) -> String {
-    format!("`{}`", name.replace('`', "``"))
 }

@@ -375,7 +375,7 @@ fn drop_table(core: &Core, schema: &Arc<Schema>, table: &Arc<Table>) -> Res<bool
             fulltext::remove_all(conn, table)?;
         }
         catalog_file::remove(conn, table.id).map_err(internal)?;
-        catalog_file::triggers::remove_of_table(conn, table.id).map_err(internal)?;
+        catalog_file::programs::remove_of_table(conn, table.id).map_err(internal)?;
         Ok(true)
     })
 }

@@ -13,6 +13,8 @@ use sqlparser::{
     tokenizer::{Location, Span, Token, TokenWithSpan},
 };
 
+use crate::sql_mode;
+
 pub(crate) use normalise::{Normalised, normalise};
 pub(crate) use rows::{Item, Rows};
 
@@ -59,6 +61,17 @@ impl Literal {
 pub(crate) struct LexMode {
     pub(crate) ansi_quotes: bool,
     pub(crate) no_backslash_escapes: bool,
+}
+
+impl LexMode {
+    /// What a `sql_mode` says of it.
+    #[inline]
+    pub(crate) fn of(mode: u64) -> Self {
+        Self {
+            ansi_quotes: mode & sql_mode::ANSI_QUOTES != 0,
+            no_backslash_escapes: mode & sql_mode::NO_BACKSLASH_ESCAPES != 0,
+        }
+    }
 }
 
 /// Why a text cannot be split.

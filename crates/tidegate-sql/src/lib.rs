@@ -53,6 +53,7 @@ mod exec;
 mod file_names;
 mod functions;
 mod globals;
+mod identifier;
 mod isolation;
 mod lexer;
 mod listening;

@@ -173,20 +173,25 @@ fn plain_clauses(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     tokens
 }
 
-/// The variables of SELECT … INTO and where that stands in the text.
-fn into_variables(tokens: &[TokenWithSpan]) -> Option<(Span, Vec<String>)> {
-    if !tokens.first().is_some_and(|token| is_word(token, "SELECT")) {
-        return None;
-    }
+/// Where the INTO of a SELECT stands, not that of a subquery.
+fn position_of_into(tokens: &[TokenWithSpan]) -> Option<usize> {
     let mut depth = 0usize;
-    let start = tokens.iter().position(|token| {
+    tokens.iter().position(|token| {
         match token.token {
             Token::LParen => depth += 1,
             Token::RParen => depth = depth.saturating_sub(1),
             _ => {}
         }
         depth == 0 && is_word(token, "INTO")
-    })?;
+    })
+}
+
+/// The variables of SELECT … INTO and where that stands in the text.
+fn into_variables(tokens: &[TokenWithSpan]) -> Option<(Span, Vec<String>)> {
+    if !tokens.first().is_some_and(|token| is_word(token, "SELECT")) {
+        return None;
+    }
+    let start = position_of_into(tokens)?;
     let mut variables = Vec::new();
     let mut at = start + 1;
     loop {

@@ -23,6 +23,7 @@ use tidegate_rows::{QueryError, Sink};
 use crate::{
     catalog::Table,
     errors,
+    identifier::quoted,
     parse::{Pattern, Show, ShowWhat, TableName},
     session::{Core, pool::Pool, rows::rows},
     store::conn::{Cell, Step, quote, to_server_error},
@@ -83,12 +84,12 @@ pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &
     let show = &show;
     let (query, order) = match &show.what {
         ShowWhat::Databases => {
-            let name = create::quote(&format!("Database{}", pattern_suffix(show, sql)));
+            let name = quoted(&format!("Database{}", pattern_suffix(show, sql)));
             (format!("SELECT schema_name AS {name} FROM information_schema.schemata"), "1")
         }
         ShowWhat::Tables { schema, full } => {
             let schema = schema_name(core, schema.as_deref())?;
-            let name = create::quote(&format!("Tables_in_{schema}{}", pattern_suffix(show, sql)));
+            let name = quoted(&format!("Tables_in_{schema}{}", pattern_suffix(show, sql)));
             let kind = if *full { ", table_type AS `Table_type`" } else { "" };
             (format!("SELECT table_name AS {name}{kind} FROM information_schema.tables WHERE {} AND table_name NOT LIKE '#tmp.%'", in_schema(&schema)), "1")
         }
@@ -359,9 +360,4 @@ fn check_table(core: &mut Core, schema: &str, name: &str) -> Result<Vec<(&'stati
     let mut lines: Vec<(&'static str, String)> = found.into_iter().map(|line| ("Warning", line)).collect();
     lines.push(("error", "Corrupt".to_owned()));
     Ok(lines)
-}
-
-/// A name in MySQL's quotes.
-pub(crate) fn quote_name(name: &str) -> String {
-    create::quote(name)
 }

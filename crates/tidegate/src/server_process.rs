@@ -1,11 +1,11 @@
 //! The server process: owns the workers, obeys the supervisor or, without one, signals.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use tidegate_core::conf::Config;
-use tidegate_core::files;
+use tidegate_core::{files, spool};
 use tidegate_modules::database;
 use tidegate_net::generations::{Generations, Outcome};
 use tidegate_net::listeners::{Provided, Purpose, Sockets};
@@ -19,6 +19,9 @@ use crate::stdio::{self, Starter};
 
 /// Exit code after a start that failed, as nginx's.
 pub(crate) const EXIT_FAILED: i32 = 1;
+
+/// How long the process waits at its end for files of requests to be removed: a disk may hang.
+const FILES_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Who controls this process.
 pub(crate) enum Link {
@@ -306,6 +309,7 @@ impl Process<'_> {
     fn finish(self) -> i32 {
         let Self { link, generations, serving, exit, .. } = self;
         drop(generations);
+        spool::settle_files(FILES_TIMEOUT);
         database::leave();
         let code = exit.unwrap_or(0);
         if let Link::Alone { pid_file, .. } = link {

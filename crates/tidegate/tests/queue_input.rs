@@ -7,21 +7,13 @@ use std::io::Write;
 use std::process::Stdio;
 
 use serde_json::Value;
-use support::queues::{Jobs, send, text};
+use support::queues::{Jobs, SQL, send, text};
 use support::{Site, binary, eventually, finish as output_of};
 
 const LOCATIONS: &str = r#"
     location / { return 200 ok; }
     location /q/ { queue_api; }
     location /nq/ { queue_api nq schema=work; }
-    location = /sql {
-        content_by_lua_block {
-            ngx.req.read_body()
-            local sql = require("tidegate.sql").schema("shop")
-            local done, message = sql:query(ngx.req.get_body_data())
-            ngx.print(require("cjson").encode(done or message))
-        }
-    }
 "#;
 
 /// A server whose data is in this directory.
@@ -32,14 +24,14 @@ fn started(data: &str) -> Site {
         "worker_processes 2; error_log logs/error.log notice; pid logs/nginx.pid; events {{ }}
          database {{ path {data}; schema shop; schema work; listen unix:logs/jobs.sock beanstalk; }}
          http {{ queue_outbox shop; client_max_body_size 64m; client_body_buffer_size 64m;
-                 server {{ listen 127.0.0.1:{port}; server_name localhost; {LOCATIONS} }} }}"
+                 server {{ listen 127.0.0.1:{port}; server_name localhost; {SQL} {LOCATIONS} }} }}"
     ));
     site.start();
     site
 }
 
 fn sql(port: u16, statement: &str) -> Value {
-    let (status, body) = text(send(port, "POST", "sql", statement));
+    let (status, body) = text(send(port, "POST", "sql?schema=shop", statement));
     assert_eq!(status, 200, "{body}");
     serde_json::from_str(&body).expect("JSON")
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
-use support::queues::{finish, send, text};
+use support::queues::{SQL, finish, send, text};
 use support::{Site, eventually};
 
 const SERVER: &str = r#"
@@ -15,20 +15,10 @@ const SERVER: &str = r#"
     location /nq/ { queue_api nq schema=work timeout=5m fail_timeout=5m; queue_wait_max 5m; }
     location /late/ { queue_api nq schema=late timeout=5m; }
     location = /status { stub_status; }
-    location = /sql {
-        content_by_lua_block {
-            ngx.req.read_body()
-            local sql = require("tidegate.sql").schema("work")
-            local done, message = sql:query(ngx.req.get_body_data())
-            local text = require("cjson").encode(done or message)
-            ngx.header.content_length = #text
-            ngx.print(text)
-        }
-    }
 "#;
 
 fn started() -> Site {
-    let mut site = Site::new("worker_processes 2; database { schema work; }", SERVER);
+    let mut site = Site::new("worker_processes 2; database { schema work; }", &format!("{SERVER} {SQL}"));
     site.start();
     site
 }
@@ -59,7 +49,7 @@ fn ids((status, body): &(u16, String)) -> Vec<u64> {
 }
 
 fn sql(port: u16, statement: &str) -> Value {
-    let (status, body) = text(send(port, "POST", "sql", statement));
+    let (status, body) = text(send(port, "POST", "sql?schema=work", statement));
     assert_eq!(status, 200, "{body}");
     serde_json::from_str(&body).expect("JSON")
 }

@@ -11,7 +11,7 @@ use super::{
     patterns::{closeness, like},
     privileges::{Privileges, Reach},
 };
-use crate::account_name::{Name, sql_name};
+use crate::{account_name::Name, identifier::quoted};
 
 /// How the user of an account proves who it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -199,7 +199,7 @@ impl Account {
         let mut lines = Vec::new();
         for (role, admin) in &self.roles {
             let admin = if *admin { " WITH ADMIN OPTION" } else { "" };
-            lines.push(format!("GRANT {} TO {to}{admin}", sql_name(role)));
+            lines.push(format!("GRANT {} TO {to}{admin}", quoted(role)));
         }
         let option = |privileges: Privileges| if privileges.has(Privileges::GRANT) { " WITH GRANT OPTION" } else { "" };
         let global = self.grants.global;
@@ -216,10 +216,10 @@ impl Account {
         lines.push(format!("GRANT {} ON *.* TO {to}{secret}{}", global.granted(all), option(global)));
         for (schema, privileges) in &self.grants.schemas {
             let granted = privileges.granted(Privileges::all(Reach::Schema));
-            lines.push(format!("GRANT {granted} ON {}.* TO {to}{}", sql_name(schema), option(*privileges)));
+            lines.push(format!("GRANT {granted} ON {}.* TO {to}{}", quoted(schema), option(*privileges)));
         }
         for ((schema, table), grant) in &self.grants.tables {
-            let object = format!("{}.{}", sql_name(schema), sql_name(table));
+            let object = format!("{}.{}", quoted(schema), quoted(table));
             lines.push(format!("GRANT {} ON {object} TO {to}{}", grant.granted(), option(grant.table)));
         }
         lines
@@ -229,7 +229,7 @@ impl Account {
     pub(crate) fn statements(&self) -> Vec<String> {
         let mut lines = self.grant_statements(false);
         if let Some(role) = &self.default_role {
-            lines.push(format!("SET DEFAULT ROLE {} FOR {}", sql_name(role), self.name.in_sql()));
+            lines.push(format!("SET DEFAULT ROLE {} FOR {}", quoted(role), self.name.in_sql()));
         }
         lines
     }
@@ -245,7 +245,7 @@ impl TableGrant {
         let each = self.table.and(of_columns).each().flat_map(|(privilege, kind)| {
             let whole = self.table.has(privilege).then(|| kind.name.to_owned());
             let with = self.columns.iter().filter(|(_, columns)| columns.has(privilege));
-            let names: Vec<String> = with.map(|(column, _)| sql_name(column)).collect();
+            let names: Vec<String> = with.map(|(column, _)| quoted(column)).collect();
             let parts = (!names.is_empty()).then(|| format!("{} ({})", kind.name, names.join(", ")));
             [whole, parts]
         });

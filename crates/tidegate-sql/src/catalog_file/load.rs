@@ -5,16 +5,12 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use super::{CHECKS, FORMAT_VERSION, part_of, routines, triggers, views};
+use super::{CHECKS, FORMAT_VERSION, part_of, programs, views};
 use crate::{
     catalog::{Catalog, Check, ForeignKey, Index, Table},
     column::{Column, Default, Generated},
     errors,
-    parse::{
-        KeyKind,
-        column::type_from_catalog,
-        program::{routine::Routine, trigger::Triggers},
-    },
+    parse::{KeyKind, column::type_from_catalog},
     store::conn::{Cell, Conn, SqliteError, Step},
     value::{Datum, collation::Collation},
 };
@@ -58,8 +54,7 @@ pub(crate) fn load(conn: &Conn, old: Option<&Catalog>) -> Result<Option<Catalog>
     for table in load_tables(conn, old).map_err(internal)? {
         catalog.tables.insert(table.name.clone(), Arc::new(table));
     }
-    catalog.triggers = load_triggers(conn, old, collation).map_err(internal)?;
-    catalog.routines = load_routines(conn, old, collation).map_err(internal)?;
+    load_programs(conn, old, &mut catalog).map_err(internal)?;
     Ok(Some(catalog))
 }
 
@@ -72,8 +67,7 @@ pub(crate) fn renewed(conn: &Conn, old: &Catalog, tables: &BTreeSet<i64>) -> Res
     let collation = collation.first().and_then(|row| u16::try_from(int(&row[0])).ok()).map(Collation);
     let others = old.tables.iter().filter(|(_, table)| !tables.contains(&table.id));
     let mut catalog = Catalog::new(collation, old.commits_reserved);
-    catalog.triggers = load_triggers(conn, Some(old), collation)?;
-    catalog.routines = load_routines(conn, Some(old), collation)?;
+    load_programs(conn, Some(old), &mut catalog)?;
     catalog.tables = others.map(|(name, table)| (name.clone(), Arc::clone(table))).collect();
     for id in tables {
         for row in rows(conn, &format!("{TABLE_ROWS} WHERE id = {id}"))? {
@@ -84,16 +78,12 @@ pub(crate) fn renewed(conn: &Conn, old: &Catalog, tables: &BTreeSet<i64>) -> Res
     Ok(catalog)
 }
 
-fn load_triggers(conn: &Conn, old: Option<&Catalog>, collation: Option<Collation>) -> Result<Triggers, SqliteError> {
-    triggers::load(conn, old.map(|old| &old.triggers), collation.unwrap_or(Collation::DEFAULT))
-}
-
-fn load_routines(
-    conn: &Conn,
-    old: Option<&Catalog>,
-    collation: Option<Collation>,
-) -> Result<Vec<Arc<Routine>>, SqliteError> {
-    routines::load(conn, old.map_or(&[], Catalog::routines), collation.unwrap_or(Collation::DEFAULT))
+/// Reads the stored programs of a file into its catalogue.
+fn load_programs(conn: &Conn, old: Option<&Catalog>, catalog: &mut Catalog) -> Result<(), SqliteError> {
+    let collation = catalog.collation.unwrap_or(Collation::DEFAULT);
+    catalog.triggers = programs::load_triggers(conn, old.map(|old| &old.triggers), collation)?;
+    catalog.routines = programs::load_procedures(conn, old.map_or(&[], Catalog::routines), collation)?;
+    Ok(())
 }
 
 /// Gives a file of an older format what the formats since have added.
@@ -102,7 +92,7 @@ fn upgrade(conn: &Conn) -> Result<(), SqliteError> {
     let upgraded = (|| {
         conn.execute(CHECKS)?;
         conn.execute(views::TABLE)?;
-        conn.execute(triggers::TABLE)?;
+        conn.execute(programs::TABLE)?;
         conn.execute(&format!("UPDATE tg_meta SET value = {FORMAT_VERSION} WHERE name = 'format'; COMMIT"))
     })();
     if upgraded.is_err() {

@@ -3,8 +3,7 @@
 //! A change is written in the transaction of the DDL that makes it. [`views`] shows names to other programs.
 
 mod load;
-pub(crate) mod routines;
-pub(crate) mod triggers;
+pub(crate) mod programs;
 pub(crate) mod views;
 
 use std::sync::atomic::Ordering;
@@ -53,7 +52,7 @@ pub(crate) fn initialise(conn: &mut Conn, collation: Collation) -> Result<(), Sq
         conn.execute(TABLES)?;
         conn.execute(CHECKS)?;
         conn.execute(views::TABLE)?;
-        conn.execute(triggers::TABLE)?;
+        conn.execute(programs::TABLE)?;
         let mut set = conn.prepare("INSERT INTO tg_meta VALUES (?1, ?2)")?;
         for (name, value) in
             [("format", FORMAT_VERSION), ("collation_version", 1), ("collation", i64::from(collation.0))]

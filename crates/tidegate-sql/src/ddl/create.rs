@@ -14,6 +14,7 @@ use crate::{
     catalog_file,
     column::{Default, same_name},
     errors,
+    identifier::quoted,
     parse::{ColumnSpec, CreateTable, DefaultSpec, TableName},
     schema::Schema,
     session::Core,
@@ -76,7 +77,7 @@ fn fill(
     to: (bool, &mut dyn Sink),
 ) -> Result<(), QueryError> {
     const NEW: &str = "#new";
-    let sql = format!("INSERT INTO `{}`.`{NEW}` {select}", schema.name.replace('`', "``"));
+    let sql = format!("INSERT INTO {}.`{NEW}` {select}", quoted(&schema.name));
     core.env.set_temporary(&schema.name, NEW, Some(table.to_owned()));
     let filled = core.run_own(&sql, to.0, to.1);
     if filled.is_err() {

@@ -171,21 +171,7 @@ pub(super) fn column_of(
         ty = SqlType { decimals: ty.decimals, ..SqlType::new(Base::Float) };
     }
     if ty.base.is_character() && !spec.is_json {
-        let wants_binary = ty.collation.is_binary_order();
-        ty.collation = collation_of(spec.charset.as_deref(), spec.collation.as_deref(), table.collation)?;
-        if ty.collation == Collation::BINARY {
-            ty.base = match ty.base {
-                Base::Char => Base::Binary,
-                Base::Varchar => Base::Varbinary,
-                Base::TinyText => Base::TinyBlob,
-                Base::Text => Base::Blob,
-                Base::MediumText => Base::MediumBlob,
-                Base::LongText => Base::LongBlob,
-                other => other,
-            };
-        } else if wants_binary && spec.collation.is_none() {
-            ty.collation = ty.collation.binary_order();
-        }
+        ty.set_charset(spec.charset.as_deref(), spec.collation.as_deref(), table.collation)?;
     }
     let limit = match ty.base {
         Base::Char | Base::Binary => 255,

@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use tidegate_rows::ServerError;
 
-use super::{change, definer_of, internal, schema_of};
+use super::{
+    change, internal, schema_of,
+    trigger::{NAME_MAX, new_program},
+};
 use crate::{
     accounts::{Access, Privileges},
-    catalog_file::routines::{self, NewRoutine},
+    catalog_file::programs,
     errors,
     parse::{
         TableName,
@@ -17,13 +20,9 @@ use crate::{
         },
     },
     session::Core,
-    variables,
 };
 
 type Res<T> = Result<T, ServerError>;
-
-/// Longest name of a procedure.
-const NAME_MAX: usize = 64;
 
 /// Carries out CREATE PROCEDURE.
 ///
@@ -37,10 +36,7 @@ pub(super) fn create(core: &mut Core, create: &CreateRoutine) -> Res<()> {
     let schema = schema_of(core, name)?;
     let access = core.env.access();
     access.want_in_schema(&schema.name, Privileges::CREATE_ROUTINE)?;
-    let definer = definer_of(core, create.definer.as_ref(), false)?.name;
-    let mode = core.env.statement_mode();
-    let charset = variables::value_of(&core.engine, &core.env, "character_set_client").unwrap_or_default();
-    let (collation, created) = (core.env.collation.get(), core.env.now_micros());
+    let new = new_program(core, &name.name, &create.text, create.definer.as_ref())?;
     let exists = change(core, &schema, &[], |conn, catalog| {
         if let Some(known) = named(catalog.routines(), &name.name) {
             if if_not_exists {
@@ -50,18 +46,9 @@ pub(super) fn create(core: &mut Core, create: &CreateRoutine) -> Res<()> {
                 return Err(errors::routine_exists("PROCEDURE", &name.name));
             }
             may_alter(&access, Some(known), &schema.name, &name.name)?;
-            routines::remove(conn, known.id).map_err(internal)?;
+            programs::remove(conn, known.kept.id).map_err(internal)?;
         }
-        let new = NewRoutine {
-            name: &name.name,
-            text: &create.text,
-            sql_mode: mode,
-            definer: definer.as_ref(),
-            created,
-            charset: &charset,
-            collation,
-        };
-        routines::store(conn, &new).map_err(internal)?;
+        programs::store_procedure(conn, &new).map_err(internal)?;
         Ok(false)
     })?;
     if exists {
@@ -72,7 +59,7 @@ pub(super) fn create(core: &mut Core, create: &CreateRoutine) -> Res<()> {
 
 /// Whether somebody may change or drop a procedure.
 fn may_alter(access: &Access, routine: Option<&Arc<Routine>>, schema: &str, name: &str) -> Res<()> {
-    if routine.is_some_and(|routine| access.is_definer(routine.definer.as_ref()))
+    if routine.is_some_and(|routine| access.is_definer(routine.kept.definer.as_ref()))
         || access.on_schema(schema).has(Privileges::ALTER_ROUTINE)
     {
         return Ok(());
@@ -102,7 +89,7 @@ pub(super) fn drop(core: &mut Core, name: &TableName, if_exists: bool) -> Res<()
     change(core, &schema, &[], |conn, catalog| {
         // Others may have dropped it while this session waited.
         match named(catalog.routines(), &name.name) {
-            Some(found) => routines::remove(conn, found.id).map_err(internal),
+            Some(found) => programs::remove(conn, found.kept.id).map_err(internal),
             None if if_exists => Ok(()),
             None => Err(unknown()),
         }

@@ -7,11 +7,12 @@ use super::{change, definer_of, internal, routine, schema_of};
 use crate::{
     accounts::Privileges,
     catalog::Table,
-    catalog_file::triggers::{self, NewTrigger},
+    catalog_file::programs::{self, NewProgram},
     errors,
     lexer::{self, Literals},
     parse::{
         Statement, TableName,
+        account::Who,
         program::{
             Event,
             definition::{CreateTrigger, Order},
@@ -27,8 +28,24 @@ use crate::{
 
 type Res<T> = Result<T, ServerError>;
 
-/// Longest name of a trigger.
-const NAME_MAX: usize = 64;
+/// Longest name of a stored program.
+pub(super) const NAME_MAX: usize = 64;
+
+/// A program as the session that makes it is set now.
+///
+/// # Errors
+/// 1227 for a definer that the session may not name.
+pub(super) fn new_program<'a>(core: &Core, name: &'a str, text: &'a str, definer: Option<&Who>) -> Res<NewProgram<'a>> {
+    Ok(NewProgram {
+        name,
+        text,
+        sql_mode: core.env.statement_mode(),
+        definer: definer_of(core, definer, false)?.name,
+        created: core.env.now_micros(),
+        charset: variables::value_of(&core.engine, &core.env, "character_set_client").unwrap_or_default(),
+        collation: core.env.collation.get(),
+    })
+}
 
 /// Carries out a definition of a stored program.
 ///
@@ -79,10 +96,7 @@ fn create(core: &mut Core, create: &CreateTrigger) -> Res<()> {
     }
     let access = core.env.access();
     access.want_on_table(&schema.name, table, Privileges::TRIGGER)?;
-    let definer = definer_of(core, create.definer.as_ref(), false)?.name;
-    let mode = core.env.statement_mode();
-    let charset = variables::value_of(&core.engine, &core.env, "character_set_client").unwrap_or_default();
-    let (collation, created) = (core.env.collation.get(), core.env.now_micros());
+    let new = new_program(core, &head.name.name, &create.text, create.definer.as_ref())?;
     let mut exists = false;
     let env = std::rc::Rc::clone(&core.env);
     change(core, &schema, &[table], |conn, catalog| {
@@ -102,21 +116,10 @@ fn create(core: &mut Core, create: &CreateTrigger) -> Res<()> {
             if known.table != found.id {
                 return Err(errors::trigger_exists(&schema.name, &head.name.name));
             }
-            triggers::remove(conn, known.id).map_err(internal)?;
+            programs::remove(conn, known.kept.id).map_err(internal)?;
         }
         let position = make_room(conn, catalog.all_triggers(), found, create)?;
-        let new = NewTrigger {
-            name: &head.name.name,
-            table: found.id,
-            position,
-            text: &create.text,
-            sql_mode: mode,
-            definer: definer.as_ref(),
-            created,
-            charset: &charset,
-            collation,
-        };
-        triggers::store(conn, &new).map_err(internal)
+        programs::store_trigger(conn, &new, found.id, position).map_err(internal)
     })?;
     if exists {
         core.env.note(errors::trigger_exists(&schema.name, &head.name.name));
@@ -126,19 +129,20 @@ fn create(core: &mut Core, create: &CreateTrigger) -> Res<()> {
 
 /// The place of a new trigger among those of its table; those behind it move.
 fn make_room(conn: &Conn, all: &Triggers, table: &Table, create: &CreateTrigger) -> Res<i64> {
-    let replaced = |known: &Trigger| create.or_replace && known.name == create.head.name.name;
+    let replaced = |known: &Trigger| create.or_replace && known.kept.name == create.head.name.name;
     let mine: Vec<_> = all.get(&table.id).into_iter().flatten().filter(|known| !replaced(known)).collect();
     let Some(Order { follows, other, .. }) = &create.head.order else {
         return Ok(mine.iter().map(|known| known.position + 1).max().unwrap_or(1));
     };
-    let is_other =
-        |known: &Trigger| known.name.eq_ignore_ascii_case(other) && known.runs(create.head.event, create.head.timing);
+    let is_other = |known: &Trigger| {
+        known.kept.name.eq_ignore_ascii_case(other) && known.runs(create.head.event, create.head.timing)
+    };
     let at = mine.iter().position(|known| is_other(known)).ok_or_else(|| errors::no_such_trigger_to_follow(other))?;
     let at = if *follows { at + 1 } else { at };
     for (index, known) in mine.iter().enumerate() {
         let position = index as i64 + if index < at { 1 } else { 2 };
         if known.position != position {
-            triggers::place(conn, known.id, position).map_err(internal)?;
+            programs::place(conn, known.kept.id, position).map_err(internal)?;
         }
     }
     Ok(at as i64 + 1)
@@ -196,7 +200,7 @@ fn drop(core: &mut Core, name: &TableName, if_exists: bool) -> Res<()> {
     change(core, &schema, &[&table.name], |conn, catalog| {
         // Others may have dropped it while this session waited.
         match trigger::named(catalog.all_triggers(), &name.name) {
-            Some(found) => triggers::remove(conn, found.id).map_err(internal),
+            Some(found) => programs::remove(conn, found.kept.id).map_err(internal),
             None if if_exists => Ok(()),
             None => Err(errors::unknown_trigger()),
         }

@@ -341,11 +341,7 @@ impl Env {
     /// How the lexer reads strings.
     #[inline]
     pub(crate) fn lex_mode(&self) -> LexMode {
-        let mode = self.statement_mode();
-        LexMode {
-            ansi_quotes: mode & sql_mode::ANSI_QUOTES != 0,
-            no_backslash_escapes: mode & sql_mode::NO_BACKSLASH_ESCAPES != 0,
-        }
+        LexMode::of(self.statement_mode())
     }
 
     /// Adds a warning.

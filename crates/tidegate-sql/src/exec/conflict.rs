@@ -20,7 +20,7 @@ use crate::{
 
 /// A foreign key as errors show it.
 pub(crate) fn key_text(schema: &str, child: &Table, key: &ForeignKey) -> String {
-    let quote = crate::column::quoted;
+    let quote = crate::identifier::quoted;
     let shown = |name: &str| quote(name.split('\0').next().unwrap_or(name));
     let columns: Vec<String> = key
         .columns

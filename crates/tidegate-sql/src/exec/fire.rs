@@ -83,7 +83,7 @@ impl Writer<'_> {
                 frame[begin + width..].clone_from_slice(old);
             }
             let env = self.env;
-            let outside = env.enter_program(frame, fired.trigger.sql_mode);
+            let outside = env.enter_program(frame, fired.trigger.kept.sql_mode);
             let ran = program::run(TriggerHost { writer: self, fired, to }, &fired.code, env);
             let mut frame = env.leave_program(outside, ran.is_ok());
             ran?;

@@ -10,12 +10,7 @@ use super::{
 use crate::{
     dialect::{identifier, is_word, skip, take_word, take_words, unexpected},
     errors,
-    value::{
-        Base, Fixed, SqlType,
-        collation::{Collation, collation_of},
-        decimal,
-        types::NOT_FIXED,
-    },
+    value::{Base, Fixed, SqlType, collation::Collation, decimal, types::NOT_FIXED},
 };
 
 pub(super) fn column(p: &mut Parser) -> Result<Refused<ColumnSpec>> {
@@ -48,24 +43,7 @@ pub(crate) fn variable_type(p: &mut Parser, otherwise: Collation) -> Result<Refu
     if !ty.base.is_character() || ty.base == Base::Json {
         return Ok(Ok(ty));
     }
-    let wants_binary = ty.collation.is_binary_order();
-    ty.collation = match collation_of(charset.as_deref(), collation.as_deref(), otherwise) {
-        Ok(found) if wants_binary && collation.is_none() => found.binary_order(),
-        Ok(found) => found,
-        Err(error) => return Ok(Err(error)),
-    };
-    if ty.collation == Collation::BINARY {
-        ty.base = match ty.base {
-            Base::Char => Base::Binary,
-            Base::Varchar => Base::Varbinary,
-            Base::TinyText => Base::TinyBlob,
-            Base::Text => Base::Blob,
-            Base::MediumText => Base::MediumBlob,
-            Base::LongText => Base::LongBlob,
-            other => other,
-        };
-    }
-    Ok(Ok(ty))
+    Ok(ty.set_charset(charset.as_deref(), collation.as_deref(), otherwise).map(|()| ty))
 }
 
 /// The type and attributes of a column.

@@ -6,9 +6,10 @@ use tidegate_rows::{QueryError, ServerError, Sink};
 
 use super::{Core, rows};
 use crate::{
-    account_name::{Name, sql_name},
+    account_name::Name,
     accounts::{Access, At, Grant, Privileges, Secret, State, existing, name_of, secret_of},
     errors,
+    identifier::quoted,
     parse::account::{AccountStatement, Given, RoleChoice, UserSpec, Who},
 };
 
@@ -381,7 +382,7 @@ fn show_grants(core: &mut Core, of: Option<&Who>, more: bool, sink: &mut dyn Sin
         lines.extend(role.grant_statements(true));
     }
     if let Some(role) = &account.default_role {
-        lines.push(format!("SET DEFAULT ROLE {} FOR {}", sql_name(role), name.in_sql()));
+        lines.push(format!("SET DEFAULT ROLE {} FOR {}", quoted(role), name.in_sql()));
     }
     let rows: Vec<Vec<Option<String>>> = lines.into_iter().map(|line| vec![Some(line)]).collect();
     rows::rows(core, &[&format!("Grants for {name}")], &rows, more, sink)

@@ -79,7 +79,7 @@ pub(super) fn call(
     let shown = format!("{}.{}", schema.name, call.name.name);
     let routine = routine::named(schema.catalog()?.routines(), &call.name.name).cloned();
     let access = core.env.access();
-    if !routine.as_ref().is_some_and(|routine| access.is_definer(routine.definer.as_ref()))
+    if !routine.as_ref().is_some_and(|routine| access.is_definer(routine.kept.definer.as_ref()))
         && !access.on_schema(&schema.name).has(Privileges::EXECUTE)
     {
         return Err(errors::routine_denied("execute", &access.name.user, &access.name.host, shown).into());
@@ -92,7 +92,7 @@ pub(super) fn call(
     }
     may_go_deeper(core, code, &routine)?;
     let given = arguments(core, call, signature, text, &shown)?;
-    let context = Context { schema: Some(schema.name.clone()), sql_mode: routine.sql_mode };
+    let context = Context { schema: Some(schema.name.clone()), sql_mode: routine.kept.sql_mode };
     let (mut frame, mut affected) = (Vec::new(), 0);
     core.within(&context, |core| {
         frame = in_frame(core, &routine, code, given, &mut affected, sink)?;
@@ -114,7 +114,7 @@ fn may_go_deeper(core: &Core, code: &Arc<Code>, routine: &Routine) -> Res<()> {
     let depth_max = depth_max.and_then(|value| value.parse().ok()).unwrap_or(0usize);
     let (all, same) = core.env.calls_of(code);
     if same > depth_max {
-        return Err(errors::recursion_limit(depth_max, &routine.name));
+        return Err(errors::recursion_limit(depth_max, &routine.kept.name));
     }
     if all >= DEPTH_MAX { Err(errors::unsupported("procedures that call each other this deeply")) } else { Ok(()) }
 }
@@ -170,13 +170,13 @@ fn in_frame(
 ) -> Result<Vec<Datum>, QueryError> {
     let env = Rc::clone(&core.env);
     let (signature, _) = routine.read()?;
-    let acting = (!signature.says.as_invoker).then(|| routine.definer.clone());
+    let acting = (!signature.says.as_invoker).then(|| routine.kept.definer.clone());
     if let Some(Some(definer)) = &acting
         && env.accounts.now().find(definer).is_none()
     {
         return Err(errors::no_such_definer(&definer.user, &definer.host).into());
     }
-    let outside = env.enter_call(code, vec![Datum::Null; code.variables.len()], routine.sql_mode);
+    let outside = env.enter_call(code, vec![Datum::Null; code.variables.len()], routine.kept.sql_mode);
     let before = acting.map(|definer| env.act_as(Some(definer)));
     let mut lost = None;
     let ran = take_arguments(&env, code, given).and_then(|()| {

@@ -10,6 +10,7 @@ use crate::{
     env::{Charset, UserValue},
     errors,
     exec::{bind::Constants, load::no_text},
+    identifier::quoted,
     lexer::{self, Literals, Normalised},
     parse::{
         self, Insert, InsertSource, Statement,
@@ -135,8 +136,8 @@ impl Core {
     /// The expressions behind SET in an INSERT; variables of the line are its parameters.
     fn set_text(&self, load: &Load, text: &[u8], variables: &[String]) -> Res<SetText> {
         let mode = self.env.lex_mode();
-        let schema = load.table.schema.as_ref().map_or_else(String::new, |schema| format!("{}.", quote_name(schema)));
-        let mut sql = format!("INSERT INTO {schema}{} VALUES (", quote_name(&load.table.name));
+        let schema = load.table.schema.as_ref().map_or_else(String::new, |schema| format!("{}.", quoted(schema)));
+        let mut sql = format!("INSERT INTO {schema}{} VALUES (", quoted(&load.table.name));
         let mut params = Vec::new();
         for (index, (_, (from, to))) in load.set.iter().enumerate() {
             if index > 0 {
@@ -224,10 +225,6 @@ fn places(load: &Load, variables: &[String]) -> Vec<FieldTo> {
         LoadField::Variable(name) => FieldTo::Variable(variables.iter().position(|known| known == name).unwrap_or(0)),
     };
     load.fields.iter().map(place).collect()
-}
-
-fn quote_name(name: &str) -> String {
-    format!("`{}`", name.replace('`', "``"))
 }
 
 /// How the texts of a file are written.

@@ -7,11 +7,12 @@ use std::task::{Context, Poll};
 
 use tidegate_rows::{Column as Described, Flow, QueryError, Row, ServerError, Sink, SinkClosed, Summary, Value};
 
-use super::{Done, quote_name, require_table, rows, schema_name};
+use super::{Done, require_table, rows, schema_name};
 use crate::{
     catalog::Table,
     column::Column,
     errors,
+    identifier::quoted,
     parse::TableName,
     session::Core,
     temporary_name,
@@ -54,8 +55,8 @@ fn sum_of(core: &mut Core, schema: &str, name: &str, errors: &mut Vec<ServerErro
         return Ok(None);
     }
     let selected: Vec<String> = table.columns.iter().map(selected).collect();
-    let shown = quote_name(temporary_name::shown(name));
-    let sql = format!("SELECT {} FROM {}.{shown}", selected.join(", "), quote_name(schema));
+    let shown = quoted(temporary_name::shown(name));
+    let sql = format!("SELECT {} FROM {}.{shown}", selected.join(", "), quoted(schema));
     let mut sum = Sum { records: Records::of(&table), sum: 0, record: Vec::new() };
     core.run_own(&sql, true, &mut sum)?;
     Ok(Some(sum.sum))
@@ -63,7 +64,7 @@ fn sum_of(core: &mut Core, schema: &str, name: &str, errors: &mut Vec<ServerErro
 
 /// What is read of a column: a number where MariaDB stores one.
 fn selected(column: &Column) -> String {
-    let name = quote_name(&column.name);
+    let name = quoted(&column.name);
     match column.ty.base {
         _ if column.generated.is_some() => "NULL".to_owned(),
         Base::Enum | Base::Set | Base::Year => format!("{name} + 0"),

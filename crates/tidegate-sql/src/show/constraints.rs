@@ -3,6 +3,7 @@
 use super::tables::each_table;
 use crate::{
     catalog::Table,
+    identifier::quoted,
     parse::KeyKind,
     store::made_rows::{Item, Rows},
     translate::{Res, Translator, about::About},
@@ -90,7 +91,7 @@ fn checks_of(table: &Table) -> Vec<ShownCheck> {
         let own = table.checks.iter().find(|check| check.column == Some(column.id));
         let clause = match own {
             Some(check) => super::expression::shown(&check.text),
-            None if column.ty.base == Base::Json => format!("json_valid({})", super::quote_name(&column.name)),
+            None if column.ty.base == Base::Json => format!("json_valid({})", quoted(&column.name)),
             None => continue,
         };
         checks.push(ShownCheck { name: column.name.clone(), level: "Column", clause });

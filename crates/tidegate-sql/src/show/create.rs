@@ -4,8 +4,9 @@ use tidegate_rows::{QueryError, Sink};
 
 use crate::{
     catalog::Table,
-    column::{Column, Default, quoted},
+    column::{Column, Default},
     errors,
+    identifier::quoted,
     parse::KeyKind,
     session::Core,
     value::{Base, Datum, Rep, SqlType, collation::Collation, uint_of},
@@ -30,7 +31,7 @@ pub(super) fn show_create(
             "CREATE ALGORITHM=UNDEFINED DEFINER={} SQL SECURITY {} VIEW {} AS {text}",
             table.definer().shown().in_sql(),
             table.definer().security(),
-            quote(&table.name)
+            quoted(&table.name)
         );
         let row = vec![Some(table.name.clone()), Some(text), Some("utf8mb4".into()), Some("utf8mb4_general_ci".into())];
         return super::rows(
@@ -79,11 +80,6 @@ fn ansi_quotes(text: &str) -> String {
     out
 }
 
-/// A name in MySQL's quotes.
-pub(crate) fn quote(name: &str) -> String {
-    quoted(name)
-}
-
 /// A text in quotes, as MariaDB writes it: what no line of a dump can hold is escaped.
 pub(super) fn string(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
@@ -113,16 +109,16 @@ pub(crate) fn create_table(table: &Table, next: u64) -> String {
             .parts
             .iter()
             .map(|part| {
-                let name = table.position(part.column).map_or(String::new(), |at| quote(&table.columns[at].name));
+                let name = table.position(part.column).map_or(String::new(), |at| quoted(&table.columns[at].name));
                 let prefix = part.prefix.map_or(String::new(), |prefix| format!("({prefix})"));
                 format!("{name}{prefix}{}", if part.descending { " DESC" } else { "" })
             })
             .collect();
         let head = match index.kind {
             KeyKind::Primary => "PRIMARY KEY".to_owned(),
-            KeyKind::Unique => format!("UNIQUE KEY {}", quote(&index.name)),
-            KeyKind::Fulltext => format!("FULLTEXT KEY {}", quote(&index.name)),
-            KeyKind::Plain => format!("KEY {}", quote(&index.name)),
+            KeyKind::Unique => format!("UNIQUE KEY {}", quoted(&index.name)),
+            KeyKind::Fulltext => format!("FULLTEXT KEY {}", quoted(&index.name)),
+            KeyKind::Plain => format!("KEY {}", quoted(&index.name)),
         };
         let comment =
             if index.comment.is_empty() { String::new() } else { format!(" COMMENT {}", string(&index.comment)) };
@@ -133,24 +129,24 @@ pub(crate) fn create_table(table: &Table, next: u64) -> String {
     foreign_keys.sort_by(|a, b| a.name.cmp(&b.name));
     for key in foreign_keys {
         let columns: Vec<String> =
-            key.columns.iter().filter_map(|id| table.position(*id)).map(|at| quote(&table.columns[at].name)).collect();
+            key.columns.iter().filter_map(|id| table.position(*id)).map(|at| quoted(&table.columns[at].name)).collect();
         let references: Vec<String> =
-            key.references.iter().map(|name| quote(name.split('\0').next().unwrap_or(name))).collect();
+            key.references.iter().map(|name| quoted(name.split('\0').next().unwrap_or(name))).collect();
         let action = |event: &str, action: &str| {
             if action == "RESTRICT" { String::new() } else { format!(" ON {event} {action}") }
         };
         items.push(format!(
             "  CONSTRAINT {} FOREIGN KEY ({}) REFERENCES {} ({}){}{}",
-            quote(&key.name),
+            quoted(&key.name),
             columns.join(", "),
-            quote(key.table.split('\0').next().unwrap_or(&key.table)),
+            quoted(key.table.split('\0').next().unwrap_or(&key.table)),
             references.join(", "),
             action("DELETE", &key.on_delete),
             action("UPDATE", &key.on_update)
         ));
     }
     for check in table.checks.iter().filter(|check| check.column.is_none()) {
-        items.push(format!("  CONSTRAINT {} CHECK ({})", quote(&check.name), super::expression::shown(&check.text)));
+        items.push(format!("  CONSTRAINT {} CHECK ({})", quoted(&check.name), super::expression::shown(&check.text)));
     }
     let auto =
         if next > 1 && table.auto_column().is_some() { format!(" AUTO_INCREMENT={next}") } else { String::new() };
@@ -158,7 +154,7 @@ pub(crate) fn create_table(table: &Table, next: u64) -> String {
     format!(
         "CREATE {}TABLE {} (\n{}\n) ENGINE={}{auto} DEFAULT CHARSET={} COLLATE={}{comment}",
         if crate::temporary_name::is_hidden(&table.name) { "TEMPORARY " } else { "" },
-        quote(crate::temporary_name::shown(&table.name)),
+        quoted(crate::temporary_name::shown(&table.name)),
         items.join(",\n"),
         table.engine,
         table.collation.charset(),
@@ -167,7 +163,7 @@ pub(crate) fn create_table(table: &Table, next: u64) -> String {
 }
 
 fn column_text(table: &Table, column: &Column) -> String {
-    let mut text = format!("{} {}", quote(&column.name), type_name(&column.ty));
+    let mut text = format!("{} {}", quoted(&column.name), type_name(&column.ty));
     if column.ty.base.is_character() && (column.ty.collation != table.collation || column.ty.base == Base::Json) {
         text.push_str(&collation_text(column.ty.collation));
     }
@@ -207,7 +203,7 @@ fn column_text(table: &Table, column: &Column) -> String {
         text.push_str(&format!(" CHECK ({})", super::expression::shown(&check.text)));
     }
     if column.ty.base == Base::Json {
-        text.push_str(&format!(" CHECK (json_valid({}))", quote(&column.name)));
+        text.push_str(&format!(" CHECK (json_valid({}))", quoted(&column.name)));
     }
     text
 }

@@ -2,8 +2,7 @@
 
 use sqlparser::ast::{BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, UnaryOperator, Value};
 
-use super::create::quote;
-use crate::{dialect::SPECIAL, translate::rules::parse_expression};
+use crate::{dialect::SPECIAL, identifier::quoted, translate::rules::parse_expression};
 
 /// The text in MariaDB's form: names in quotes, functions in small letters. Forms without one of their own stay as written.
 pub(super) fn shown(text: &str) -> String {
@@ -27,8 +26,8 @@ fn strip(expr: &Expr) -> &Expr {
 fn print(expr: &Expr) -> Option<String> {
     Some(match expr {
         Expr::Nested(inner) => print(inner)?,
-        Expr::Identifier(name) => quote(&name.value),
-        Expr::CompoundIdentifier(parts) => quote(&parts.last()?.value),
+        Expr::Identifier(name) => quoted(&name.value),
+        Expr::CompoundIdentifier(parts) => quoted(&parts.last()?.value),
         Expr::Value(value) => match &value.value {
             Value::Null => "NULL".into(),
             Value::Boolean(flag) => if *flag { "1" } else { "0" }.into(),

@@ -2,11 +2,16 @@
 
 use tidegate_rows::{QueryError, Sink};
 
-use super::{columns::type_items, mysql_string, quote_name, triggers::database_collation};
+use super::{
+    columns::type_items,
+    mysql_string,
+    triggers::{CREATED_AS, created_as, database_collation},
+};
 use crate::{
     accounts::{Access, Privileges},
     catalog::Catalog,
     ddl, errors,
+    identifier::quoted,
     parse::{
         TableName,
         program::{
@@ -39,17 +44,22 @@ last_altered AS `Modified`, created AS `Created`, security_type AS `Security_typ
 character_set_client AS `character_set_client`, collation_connection AS `collation_connection`, \
 database_collation AS `Database Collation` FROM information_schema.routines";
 
+/// Whether somebody sees all procedures of a schema.
+fn sees_all(access: &Access, schema: &str) -> bool {
+    let of_routines = Privileges::EXECUTE.and(Privileges::CREATE_ROUTINE).and(Privileges::ALTER_ROUTINE);
+    access.on_schema(schema).has_any(of_routines)
+}
+
 /// Calls `f` with the schema of each procedure that the session may see, and the procedure.
 fn each(translator: &Translator<'_>, mut f: impl FnMut(&str, &Catalog, &Routine, &Signature, &Access)) -> Res<()> {
     let now = translator.now();
     let access = now.env.access();
-    let of_routines = Privileges::EXECUTE.and(Privileges::CREATE_ROUTINE).and(Privileges::ALTER_ROUTINE);
     for name in now.engine.schema_names() {
         let Ok(schema) = now.engine.schema(&name) else { continue };
         let catalog = schema.catalog()?;
-        let may_see = access.on_schema(&name).has_any(of_routines);
+        let may_see = sees_all(&access, &name);
         for routine in
-            catalog.routines().iter().filter(|routine| may_see || access.is_definer(routine.definer.as_ref()))
+            catalog.routines().iter().filter(|routine| may_see || access.is_definer(routine.kept.definer.as_ref()))
         {
             if let Ok((signature, _)) = routine.read() {
                 f(&name, &catalog, routine, signature, &access);
@@ -66,9 +76,9 @@ fn each(translator: &Translator<'_>, mut f: impl FnMut(&str, &Catalog, &Routine,
 pub(crate) fn routines(translator: &Translator<'_>) -> Res<Rows> {
     let mut rows = Rows::new();
     each(translator, |schema, catalog, routine, signature, access| {
-        let created = || Item::from(timestamp_to_local(routine.created).truncate(0).pack());
-        let body = routine.text.get(signature.body..).unwrap_or_default();
-        let name = || Item::from(routine.name.as_str());
+        let created = || Item::from(timestamp_to_local(routine.kept.created).truncate(0).pack());
+        let body = routine.kept.text.get(signature.body..).unwrap_or_default();
+        let name = || Item::from(routine.kept.name.as_str());
         let mut row = vec![name(), "def".into(), schema.into(), name(), "PROCEDURE".into(), "".into()];
         row.extend(std::iter::repeat_n(Item::Null, 8));
         row.extend([
@@ -83,11 +93,11 @@ pub(crate) fn routines(translator: &Translator<'_>) -> Res<Rows> {
             if signature.says.as_invoker { "INVOKER" } else { "DEFINER" }.into(),
             created(),
             created(),
-            sql_mode::text_of(routine.sql_mode).into(),
+            sql_mode::text_of(routine.kept.sql_mode).into(),
             signature.says.comment.as_str().into(),
-            routine.shown_definer().to_string().into(),
-            routine.charset.as_str().into(),
-            routine.collation.name().into(),
+            routine.kept.shown_definer().to_string().into(),
+            routine.kept.charset.as_str().into(),
+            routine.kept.collation.name().into(),
             database_collation(catalog).name().into(),
         ]);
         rows.push(row);
@@ -103,7 +113,7 @@ pub(crate) fn parameters(translator: &Translator<'_>) -> Res<Rows> {
     let mut rows = Rows::new();
     each(translator, |schema, _, routine, signature, _| {
         for (index, param) in signature.params.iter().enumerate() {
-            let mut row: Vec<Item> = vec!["def".into(), schema.into(), routine.name.as_str().into()];
+            let mut row: Vec<Item> = vec!["def".into(), schema.into(), routine.kept.name.as_str().into()];
             row.extend([(index as i64 + 1).into(), param.mode.word().into(), param.name.as_str().into()]);
             row.extend(type_items(&param.ty));
             row.push("PROCEDURE".into());
@@ -115,7 +125,7 @@ pub(crate) fn parameters(translator: &Translator<'_>) -> Res<Rows> {
 
 /// Whether somebody may read the text of a procedure.
 fn may_read(routine: &Routine, access: &Access) -> bool {
-    access.is_definer(routine.definer.as_ref()) || access.global().has(Privileges::SELECT)
+    access.is_definer(routine.kept.definer.as_ref()) || access.global().has(Privileges::SELECT)
 }
 
 /// Answers SHOW CREATE PROCEDURE.
@@ -131,29 +141,15 @@ pub(crate) fn show_create(
     let schema = ddl::schema_of(core, name)?;
     let catalog = schema.catalog()?;
     let access = core.env.access();
-    let of_routines = Privileges::EXECUTE.and(Privileges::CREATE_ROUTINE).and(Privileges::ALTER_ROUTINE);
-    let may_see = |routine: &Routine| {
-        access.is_definer(routine.definer.as_ref()) || access.on_schema(&schema.name).has_any(of_routines)
-    };
+    let may_see =
+        |routine: &Routine| access.is_definer(routine.kept.definer.as_ref()) || sees_all(&access, &schema.name);
     let routine = routine::named(catalog.routines(), &name.name).filter(|routine| may_see(routine));
     let routine = routine.ok_or_else(|| errors::unknown_program("PROCEDURE", &name.name))?;
     let (signature, _) = routine.read()?;
-    let row = vec![
-        Some(routine.name.clone()),
-        Some(sql_mode::text_of(routine.sql_mode)),
-        may_read(routine, &access).then(|| statement(routine, signature)),
-        Some(routine.charset.clone()),
-        Some(routine.collation.name().to_owned()),
-        Some(database_collation(&catalog).name().to_owned()),
-    ];
-    let names = [
-        "Procedure",
-        "sql_mode",
-        "Create Procedure",
-        "character_set_client",
-        "collation_connection",
-        "Database Collation",
-    ];
+    let text = may_read(routine, &access).then(|| statement(routine, signature));
+    let row = created_as(&routine.kept, &catalog, text);
+    let [mode, charset, collation, database] = CREATED_AS;
+    let names = ["Procedure", mode, "Create Procedure", charset, collation, database];
     send_rows(core, &names, &[row], more, sink)
 }
 
@@ -163,9 +159,9 @@ fn statement(routine: &Routine, signature: &Signature) -> String {
     let says = &signature.says;
     let mut text = format!(
         "CREATE DEFINER={} PROCEDURE {}({})\n",
-        routine.shown_definer().in_sql(),
-        quote_name(&routine.name),
-        routine.text.get(from..to).unwrap_or_default(),
+        routine.kept.shown_definer().in_sql(),
+        quoted(&routine.kept.name),
+        routine.kept.text.get(from..to).unwrap_or_default(),
     );
     let lines = [says.data_access, says.is_deterministic.then_some("DETERMINISTIC")];
     let lines = lines.into_iter().chain([says.as_invoker.then_some("SQL SECURITY INVOKER")]).flatten();
@@ -173,5 +169,5 @@ fn statement(routine: &Routine, signature: &Signature) -> String {
     if !says.comment.is_empty() {
         text.push_str(&format!("    COMMENT {}\n", mysql_string(&says.comment)));
     }
-    text + routine.text.get(signature.body..).unwrap_or_default()
+    text + routine.kept.text.get(signature.body..).unwrap_or_default()
 }

@@ -13,6 +13,7 @@ use tidegate_rows::Sink;
 use super::{Done, rows, tables::moment};
 use crate::{
     accounts::Privileges,
+    identifier,
     isolation::Isolation,
     parse::KeyKind,
     row_locks::{Mode, Resource, Seen},
@@ -159,7 +160,7 @@ impl Wait {
 }
 
 fn quoted(names: &[&str]) -> String {
-    let quoted: Vec<String> = names.iter().map(|name| format!("`{}`", name.replace('`', "``"))).collect();
+    let quoted: Vec<String> = names.iter().map(|name| identifier::quoted(name)).collect();
     quoted.join(".")
 }
 

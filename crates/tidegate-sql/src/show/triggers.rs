@@ -9,7 +9,10 @@ use crate::{
     ddl, errors,
     parse::{
         TableName,
-        program::trigger::{self, Trigger},
+        program::{
+            kept::Kept,
+            trigger::{self, Trigger},
+        },
     },
     session::{Core, rows::rows},
     sql_mode,
@@ -38,30 +41,30 @@ pub(crate) fn triggers(translator: &Translator<'_>, about: &About) -> Res<Rows> 
         shown.sort_by_key(|trigger| trigger.read().map_or((3, 2), |(head, _)| (head.event as u8, head.timing as u8)));
         for trigger in shown {
             let Ok((head, _)) = trigger.read() else { continue };
-            let before = all.iter().take_while(|other| other.id != trigger.id);
+            let before = all.iter().take_while(|other| other.kept.id != trigger.kept.id);
             let order = 1 + before.filter(|other| other.runs(head.event, head.timing)).count() as i64;
             rows.push(vec![
                 "def".into(),
                 schema.into(),
-                trigger.name.as_str().into(),
+                trigger.kept.name.as_str().into(),
                 head.event.word().into(),
                 "def".into(),
                 schema.into(),
                 table.name.as_str().into(),
                 order.into(),
                 Item::Null,
-                trigger.text.get(head.body..).unwrap_or_default().into(),
+                trigger.kept.text.get(head.body..).unwrap_or_default().into(),
                 "ROW".into(),
                 head.timing.word().into(),
                 Item::Null,
                 Item::Null,
                 "OLD".into(),
                 "NEW".into(),
-                timestamp_to_local(trigger.created).truncate(2).pack().into(),
-                sql_mode::text_of(trigger.sql_mode).into(),
-                trigger.shown_definer().to_string().into(),
-                trigger.charset.as_str().into(),
-                trigger.collation.name().into(),
+                timestamp_to_local(trigger.kept.created).truncate(2).pack().into(),
+                sql_mode::text_of(trigger.kept.sql_mode).into(),
+                trigger.kept.shown_definer().to_string().into(),
+                trigger.kept.charset.as_str().into(),
+                trigger.kept.collation.name().into(),
                 database_collation(catalog).name().into(),
             ]);
         }
@@ -90,30 +93,32 @@ pub(crate) fn show_create(
     let trigger = trigger::named(catalog.all_triggers(), &name.name).ok_or_else(errors::unknown_trigger)?;
     let table = catalog.by_id(trigger.table).ok_or_else(errors::unknown_trigger)?;
     core.env.access().want_on_table(&schema.name, &table.name, Privileges::TRIGGER)?;
-    let row = vec![
-        Some(trigger.name.clone()),
-        Some(sql_mode::text_of(trigger.sql_mode)),
-        Some(statement(trigger, table)),
-        Some(trigger.charset.clone()),
-        Some(trigger.collation.name().to_owned()),
-        Some(database_collation(&catalog).name().to_owned()),
-        Some(created(trigger)),
-    ];
-    let names = [
-        "Trigger",
-        "sql_mode",
-        "SQL Original Statement",
-        "character_set_client",
-        "collation_connection",
-        "Database Collation",
-        "Created",
-    ];
+    let mut row = created_as(&trigger.kept, &catalog, Some(statement(trigger, table)));
+    row.push(Some(created(trigger)));
+    let [mode, charset, collation, database] = CREATED_AS;
+    let names = ["Trigger", mode, "SQL Original Statement", charset, collation, database, "Created"];
     rows(core, &names, &[row], more, sink)
+}
+
+/// What SHOW CREATE shows of all stored programs, beside the name and the statement.
+pub(super) const CREATED_AS: [&str; 4] =
+    ["sql_mode", "character_set_client", "collation_connection", "Database Collation"];
+
+/// The name, the `sql_mode`, the statement, and what else of [`CREATED_AS`] stands behind that.
+pub(super) fn created_as(kept: &Kept, catalog: &Catalog, statement: Option<String>) -> Vec<Option<String>> {
+    vec![
+        Some(kept.name.clone()),
+        Some(sql_mode::text_of(kept.sql_mode)),
+        statement,
+        Some(kept.charset.clone()),
+        Some(kept.collation.name().to_owned()),
+        Some(database_collation(catalog).name().to_owned()),
+    ]
 }
 
 /// The statement that makes a trigger.
 fn statement(trigger: &Trigger, table: &Table) -> String {
-    format!("CREATE DEFINER={} {}", trigger.shown_definer().in_sql(), trigger.shown_text(&table.name))
+    format!("CREATE DEFINER={} {}", trigger.kept.shown_definer().in_sql(), trigger.shown_text(&table.name))
 }
 
 pub(super) fn database_collation(catalog: &Catalog) -> Collation {
@@ -123,6 +128,6 @@ pub(super) fn database_collation(catalog: &Catalog) -> Collation {
 /// When a trigger was made, with two digits of the second as MariaDB keeps it.
 fn created(trigger: &Trigger) -> String {
     let mut out = Vec::new();
-    timestamp_to_local(trigger.created).write(2, &mut out);
+    timestamp_to_local(trigger.kept.created).write(2, &mut out);
     String::from_utf8_lossy(&out).into_owned()
 }

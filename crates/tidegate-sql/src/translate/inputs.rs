@@ -70,10 +70,7 @@ impl Inputs {
 
     /// How strings and names are told apart.
     pub(crate) fn lex_mode(&self) -> LexMode {
-        LexMode {
-            ansi_quotes: self.has(sql_mode::ANSI_QUOTES),
-            no_backslash_escapes: self.has(sql_mode::NO_BACKSLASH_ESCAPES),
-        }
+        LexMode::of(self.sql_mode)
     }
 
     /// Whether a bit of sql_mode is set.

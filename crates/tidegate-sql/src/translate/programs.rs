@@ -308,7 +308,7 @@ fn plan_targets(
 
 /// What the definer of a trigger may do.
 fn access_of(session: &Session<'_>, to: &TargetTable, trigger: &Trigger) -> Res<Option<Rc<Access>>> {
-    let Some(name) = &trigger.definer else { return Ok(None) };
+    let Some(name) = &trigger.kept.definer else { return Ok(None) };
     let access = session.access_of(name)?;
     if let Some(access) = &access {
         access.want_on_table(&to.schema.name, &to.table.name, Privileges::TRIGGER)?;
@@ -371,8 +371,8 @@ impl Fired {
             return Err(errors::interrupted());
         }
         let mut session = session.within(Some(&to.schema));
-        session.inputs.sql_mode = self.trigger.sql_mode;
-        session.inputs.collation = self.trigger.collation;
+        session.inputs.sql_mode = self.trigger.kept.sql_mode;
+        session.inputs.collation = self.trigger.kept.collation;
         session.inputs.select_limit = u64::MAX;
         let concat = session.inputs.has(sql_mode::PIPES_AS_CONCAT);
         let text = fragment.text.as_bytes();

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use tidegate_rows::{Column, ColumnFlags, ColumnType};
+use tidegate_rows::{Column, ColumnFlags, ColumnType, ServerError};
 
-use super::{collation::Collation, fixed::Fixed};
+use super::{
+    collation::{Collation, collation_of},
+    fixed::Fixed,
+};
 
 /// The type's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -122,6 +125,34 @@ impl PartialEq for Marks {
 }
 
 impl SqlType {
+    /// Gives a type of characters its character set and collation; with those of bytes it becomes a type of bytes. A type that
+    /// was declared BINARY has the `_bin` collation of its character set unless one is named.
+    ///
+    /// # Errors
+    /// Those of [`collation_of`].
+    pub(crate) fn set_charset(
+        &mut self,
+        charset: Option<&str>,
+        collation: Option<&str>,
+        otherwise: Collation,
+    ) -> Result<(), ServerError> {
+        let wants_binary = self.collation.is_binary_order() && collation.is_none();
+        let found = collation_of(charset, collation, otherwise)?;
+        self.collation = if wants_binary { found.binary_order() } else { found };
+        if self.collation == Collation::BINARY {
+            self.base = match self.base {
+                Base::Char => Base::Binary,
+                Base::Varchar => Base::Varbinary,
+                Base::TinyText => Base::TinyBlob,
+                Base::Text => Base::Blob,
+                Base::MediumText => Base::MediumBlob,
+                Base::LongText => Base::LongBlob,
+                other => other,
+            };
+        }
+        Ok(())
+    }
+
     /// A type with the usual length.
     pub(crate) fn new(base: Base) -> Self {
         let (length, decimals) = match base {

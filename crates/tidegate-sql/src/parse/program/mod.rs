@@ -1,6 +1,6 @@
 //! Stored programs: what a schema keeps of them, how their text is read, how they run.
 //!
-//! A definition is kept as it was written ([`trigger`], [`routine`]). Its body becomes [`code`], a flat list of operations, when it is read
+//! A definition is kept as it was written ([`kept`], [`trigger`], [`routine`]). Its body becomes [`code`], a flat list of operations, when it is read
 //! first ([`compile`]). The expressions and statements of SQL in it stay texts until a statement is planned that may run the
 //! program: then each becomes a plan of its own (`translate/programs.rs`), for the types of the program's variables and for what its
 //! definer may do. So a plan of a statement holds those of all programs that it may run, and is outdated when any table of theirs is
@@ -17,6 +17,7 @@
 pub(crate) mod code;
 pub(crate) mod compile;
 pub(crate) mod definition;
+pub(crate) mod kept;
 pub(crate) mod routine;
 pub(crate) mod signature;
 pub(crate) mod trigger;

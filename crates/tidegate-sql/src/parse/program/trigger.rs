@@ -9,10 +9,10 @@ use tidegate_rows::ServerError;
 
 use super::{
     code::Code,
-    compile::Reading,
     definition::{self, Head},
+    kept::Kept,
 };
-use crate::{account_name::Name, column::quoted, lexer::LexMode, sql_mode, value::collation::Collation};
+use crate::identifier::quoted;
 
 /// When a trigger runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,43 +53,29 @@ impl Event {
 /// A trigger as a schema keeps it.
 #[derive(Debug)]
 pub(crate) struct Trigger {
-    pub(crate) id: i64,
-    pub(crate) name: String,
+    pub(crate) kept: Kept,
     pub(crate) table: i64,
     pub(crate) position: i64,
-    /// From the word TRIGGER on, as it was written.
-    pub(crate) text: String,
-    /// The `sql_mode` under which it was made, and runs.
-    pub(crate) sql_mode: u64,
-    /// `None` for the process itself.
-    pub(crate) definer: Option<Name>,
-    /// Microseconds since 1970.
-    pub(crate) created: i64,
-    /// The character set of the client that has made it.
-    pub(crate) charset: String,
-    /// The collation of that client's connection.
-    pub(crate) collation: Collation,
-    /// Of local variables.
-    pub(crate) schema_collation: Collation,
-    pub(crate) read: OnceLock<Result<(Head, Arc<Code>), ServerError>>,
+    read: OnceLock<Result<(Head, Arc<Code>), ServerError>>,
 }
 
 /// The triggers of a schema, by the numbers of their tables, in the order in which they run.
 pub(crate) type Triggers = BTreeMap<i64, Vec<Arc<Trigger>>>;
 
 impl Trigger {
+    /// One of which nothing has been read.
+    pub(crate) fn new(kept: Kept, table: i64, position: i64) -> Self {
+        Self { kept, table, position, read: OnceLock::new() }
+    }
+
     /// What the text says: its head and its body.
     ///
     /// # Errors
     /// What the text is not: a file may come from a newer version.
     pub(crate) fn read(&self) -> Result<&(Head, Arc<Code>), ServerError> {
         let read = || {
-            let reading = Reading {
-                mode: lex_mode(self.sql_mode),
-                pipes_as_concat: self.sql_mode & sql_mode::PIPES_AS_CONCAT != 0,
-                collation: self.schema_collation,
-            };
-            definition::read(&self.text, reading).map(|(head, code)| (head, Arc::new(code)))
+            let read = definition::read(&self.kept.text, self.kept.reading());
+            read.map(|(head, code)| (head, Arc::new(code)))
         };
         self.read.get_or_init(read).as_ref().map_err(Clone::clone)
     }
@@ -99,31 +85,19 @@ impl Trigger {
         self.read().is_ok_and(|(head, _)| head.event == event && head.timing == timing)
     }
 
-    /// The account that is shown.
-    pub(crate) fn shown_definer(&self) -> Name {
-        self.definer.clone().unwrap_or_else(|| Name::new("root", "localhost"))
-    }
-
     /// The text with its table's name of now.
     pub(crate) fn shown_text(&self, table: &str) -> String {
         match self.read() {
             Ok((head, _)) if head.table.name != table => {
                 let (from, to) = head.on;
-                format!("{}ON {}{}", &self.text[..from], quoted(table), &self.text[to..])
+                format!("{}ON {}{}", &self.kept.text[..from], quoted(table), &self.kept.text[to..])
             }
-            _ => self.text.clone(),
+            _ => self.kept.text.clone(),
         }
-    }
-}
-
-pub(super) fn lex_mode(mode: u64) -> LexMode {
-    LexMode {
-        ansi_quotes: mode & sql_mode::ANSI_QUOTES != 0,
-        no_backslash_escapes: mode & sql_mode::NO_BACKSLASH_ESCAPES != 0,
     }
 }
 
 /// The trigger of a name.
 pub(crate) fn named<'t>(triggers: &'t Triggers, name: &str) -> Option<&'t Arc<Trigger>> {
-    triggers.values().flatten().find(|trigger| trigger.name == name)
+    triggers.values().flatten().find(|trigger| trigger.kept.name == name)
 }

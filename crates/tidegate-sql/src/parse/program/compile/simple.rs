@@ -10,7 +10,7 @@ use crate::{
     dialect::{expect_word, identifier, is_word, take_word, take_words, unexpected},
     errors,
     parse::{
-        self, Span,
+        self, Span, position_of_into,
         program::code::{FragmentKind, Op, Place},
     },
 };
@@ -160,16 +160,7 @@ impl Compiler<'_> {
 
     /// The places of SELECT … INTO, and where that stands.
     fn places_of_into(&self, tokens: &[TokenWithSpan]) -> Read<Option<(Span, Vec<Place>)>> {
-        let mut depth = 0usize;
-        let start = tokens.iter().position(|token| {
-            match token.token {
-                Token::LParen => depth += 1,
-                Token::RParen => depth = depth.saturating_sub(1),
-                _ => {}
-            }
-            depth == 0 && is_word(token, "INTO")
-        });
-        let Some(start) = start else { return Ok(None) };
+        let Some(start) = position_of_into(tokens) else { return Ok(None) };
         if tokens.get(start + 1).is_some_and(|token| is_word(token, "OUTFILE") || is_word(token, "DUMPFILE")) {
             return Ok(None);
         }
