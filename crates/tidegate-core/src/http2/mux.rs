@@ -84,6 +84,7 @@ pub(crate) struct Mux {
 
 impl Mux {
     pub(super) fn new(conn: &Rc<Connection>, conf: &Conf) -> Rc<Self> {
+        conn.output.borrow_mut().gathers = true;
         Rc::new(Mux {
             conn: conn.clone(),
             streams: RefCell::default(),

@@ -34,31 +34,49 @@ thread_local! {
 
 /// Reads what the page cache has; `None` where that takes a wait.
 fn read_cached(file: &File, offset: u64, len: usize) -> Option<io::Result<Vec<u8>>> {
-    let mut buf = Vec::<u8>::with_capacity(len);
-    let mut done = 0;
-    while done < len {
-        let slice = libc::iovec { iov_base: buf.spare_capacity_mut()[done..].as_mut_ptr().cast(), iov_len: len - done };
-        let Ok(at) = libc::off_t::try_from(offset + done as u64) else { break };
-        // SAFETY: the descriptor is open, and the slice is the unused capacity of `buf`, which nobody else sees.
+    let mut buf = Vec::with_capacity(len);
+    match append_cached(file, offset, len, &mut buf) {
+        Ok(()) => Some(Ok(buf)),
+        // A file system that cannot tell: most of these are in memory.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL)) => {
+            Some(read(file, offset, len))
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+        Err(error) => Some(Err(error)),
+    }
+}
+
+/// Appends at most `len` bytes of a file from `offset` on to `buf`, fewer at its end.
+///
+/// # Errors
+/// `WouldBlock` when the page cache does not have all of them; some may have been appended. File systems that cannot tell have
+/// errors of their own.
+pub(crate) fn append_cached(file: &File, offset: u64, len: usize, buf: &mut Vec<u8>) -> io::Result<()> {
+    buf.reserve(len);
+    let end = buf.len() + len;
+    let mut offset = offset;
+    while buf.len() < end {
+        let room = end - buf.len();
+        let slice = libc::iovec { iov_base: buf.spare_capacity_mut().as_mut_ptr().cast(), iov_len: room };
+        let Ok(at) = libc::off_t::try_from(offset) else { break };
+        // SAFETY: the descriptor is open, and the slice is unused capacity of `buf`, which nobody else sees.
         let count = unsafe { libc::preadv2(file.as_raw_fd(), &slice, 1, at, libc::RWF_NOWAIT) };
         match count {
             0 => break,
-            1.. => done += count as usize,
+            1.. => {
+                // SAFETY: the kernel has written so many bytes, within the capacity.
+                unsafe { buf.set_len(buf.len() + count as usize) };
+                offset += count as u64;
+            }
             _ => {
                 let error = io::Error::last_os_error();
-                match error.raw_os_error() {
-                    Some(libc::EINTR) => {}
-                    // A file system that cannot tell: most of these are in memory.
-                    Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL) => return Some(read(file, offset, len)),
-                    Some(libc::EAGAIN) => return None,
-                    _ => return Some(Err(error)),
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
                 }
             }
         }
     }
-    // SAFETY: the kernel has written `done` bytes, within the capacity.
-    unsafe { buf.set_len(done) };
-    Some(Ok(buf))
+    Ok(())
 }
 
 /// Whether the page cache has this byte, so that sending it waits for no disk. Where a file system cannot tell, it is
