@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use ring::digest;
+use aws_lc_rs::digest;
 use rustls::{
     ServerConfig,
     pki_types::CertificateDer,

@@ -11,7 +11,7 @@ use std::{
 
 use rustls::{
     CipherSuite, NamedGroup, SupportedCipherSuite,
-    crypto::{CryptoProvider, ring},
+    crypto::{CryptoProvider, aws_lc_rs},
 };
 
 /// A suite of TLS 1.2 with the aliases that select it, in OpenSSL's order of preference.
@@ -153,7 +153,7 @@ pub fn suites(list: &str) -> Named<CipherSuite> {
 pub fn suites_of_tls13(list: &str) -> Named<CipherSuite> {
     let mut named = Named { found: Vec::new(), absent: Vec::new() };
     for word in list.split(':').filter(|word| !word.is_empty()) {
-        let known = ring::DEFAULT_CIPHER_SUITES.iter().filter(|suite| suite.tls13().is_some());
+        let known = aws_lc_rs::DEFAULT_CIPHER_SUITES.iter().filter(|suite| suite.tls13().is_some());
         match known.map(SupportedCipherSuite::suite).find(|suite| name(*suite) == word) {
             Some(suite) if named.found.contains(&suite) => {}
             Some(suite) => named.found.push(suite),
@@ -179,7 +179,7 @@ pub fn groups(list: &str) -> Result<Named<NamedGroup>, String> {
         // Groups that need not be there.
         let name = word.trim_start_matches(['?', '*']);
         let known = match name.to_ascii_lowercase().as_str() {
-            "auto" => ring::ALL_KX_GROUPS.iter().map(|group| group.name()).collect(),
+            "auto" => aws_lc_rs::DEFAULT_KX_GROUPS.iter().map(|group| group.name()).collect(),
             "x25519" => vec![NamedGroup::X25519],
             "prime256v1" | "secp256r1" | "p-256" => vec![NamedGroup::secp256r1],
             "secp384r1" | "p-384" => vec![NamedGroup::secp384r1],
@@ -202,7 +202,7 @@ impl Choice {
         if self == &Choice::default() {
             return crate::provider();
         }
-        let mut provider = ring::default_provider();
+        let mut provider = aws_lc_rs::default_provider();
         if let Some(suites) = &self.suites {
             let all = provider.cipher_suites.clone();
             let is_tls13 = |suite: &SupportedCipherSuite| suite.tls13().is_some();
@@ -299,12 +299,12 @@ mod tests {
 
     #[test]
     fn every_suite_and_group_has_a_name_of_openssl() {
-        for suite in ring::ALL_CIPHER_SUITES {
+        for suite in aws_lc_rs::ALL_CIPHER_SUITES {
             let name = name(suite.suite());
             assert!(name.starts_with("TLS_") || name.starts_with("ECDHE-"), "{suite:?}: {name}");
             assert!(!name.contains("_WITH_") && !name.starts_with("TLS13"), "{suite:?}: {name}");
         }
-        for group in ring::ALL_KX_GROUPS {
+        for group in aws_lc_rs::ALL_KX_GROUPS {
             assert_eq!(groups(group_name(group.name())).map(|named| named.found), Ok(vec![group.name()]));
         }
     }

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use ring::digest;
+use aws_lc_rs::digest;
 
 use crate::x509::{Parts, elements};
 

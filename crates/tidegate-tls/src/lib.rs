@@ -42,12 +42,12 @@ mod x509;
 
 use std::sync::Arc;
 
-use rustls::crypto::{CryptoProvider, ring};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 
 /// The cryptography of the whole program.
 pub fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: std::sync::OnceLock<Arc<CryptoProvider>> = std::sync::OnceLock::new();
-    PROVIDER.get_or_init(|| Arc::new(ring::default_provider())).clone()
+    PROVIDER.get_or_init(|| Arc::new(aws_lc_rs::default_provider())).clone()
 }
 
 /// Something that many share. The same content counts as the same thing, wherever it was read.

@@ -14,7 +14,7 @@
 //!
 //! Source: RFC 6960, sections 4.1 and 4.2; RFC 5019.
 
-use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
 use crate::x509::{Extension, Parts, SEQUENCE, Signed, elements, next, seconds_of};
 

@@ -39,14 +39,14 @@ fn description(suite: CipherSuite, version: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rustls::crypto::ring;
+    use rustls::crypto::aws_lc_rs;
 
     use super::*;
 
     // As `openssl ciphers -v ALL` of OpenSSL 3.0 lists them.
     #[test]
     fn suites_are_described_as_by_openssl() {
-        for suite in ring::ALL_CIPHER_SUITES {
+        for suite in aws_lc_rs::ALL_CIPHER_SUITES {
             let version = if suite.tls13().is_some() { "TLSv1.3" } else { "TLSv1.2" };
             let expected = match suite.suite() {
                 CipherSuite::TLS13_AES_256_GCM_SHA384 => {

@@ -41,9 +41,9 @@ const WITHOUT: [(&str, &str); 11] = [
 /// The whole text.
 pub(crate) fn text(identity: Identity, registry: &Registry) -> String {
     let tls = match identity {
-        Identity::Tidegate => "TLS: rustls with ring\n",
+        Identity::Tidegate => "TLS: rustls with AWS-LC\n",
         // Harnesses for nginx leave all TLS tests out unless they find this phrase with a version.
-        Identity::Nginx => "TLS: rustls with ring, for tools to be taken as built with OpenSSL 3.0.0\n",
+        Identity::Nginx => "TLS: rustls with AWS-LC, for tools to be taken as built with OpenSSL 3.0.0\n",
     };
     let mut text = identity.version_text();
     text += tls;

@@ -460,7 +460,7 @@ fn visitor(authority: &Authority, version: &'static SupportedProtocolVersion) ->
     let certificate = params.signed_by(&key, &authority.issuer).expect("signed");
     let mut roots = RootCertStore::empty();
     roots.add(authority.certificate.clone()).expect("a certificate");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[version]).expect("versions");
     let key = PrivatePkcs8KeyDer::from(key.serialize_der()).into();
     let client = builder.with_root_certificates(roots).with_client_auth_cert(vec![certificate.der().clone()], key);

@@ -63,7 +63,7 @@ impl Gate {
     fn client(&self, identity: &Identity, versions: &[&'static SupportedProtocolVersion]) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(self.servers.certificate.clone()).expect("a certificate");
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions).expect("versions");
         let builder = builder.with_root_certificates(roots);
         Arc::new(match identity {
@@ -71,7 +71,7 @@ impl Gate {
             Some((certificate, key)) => {
                 let chain = rustls::pki_types::CertificateDer::pem_slice_iter(certificate.as_bytes());
                 let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("a key");
-                let key = rustls::crypto::ring::sign::any_supported_type(&key).expect("a key");
+                let key = rustls::crypto::aws_lc_rs::sign::any_supported_type(&key).expect("a key");
                 // The builder would refuse certificates of version 1.
                 let pair = CertifiedKey::new(chain.map(|one| one.expect("PEM")).collect(), key);
                 builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(pair)))

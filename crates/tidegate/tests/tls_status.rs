@@ -365,7 +365,7 @@ impl Visitor<'_> {
         let chain =
             rustls::pki_types::CertificateDer::pem_slice_iter(&read("crt")).map(|one| one.expect("PEM")).collect();
         let key = PrivateKeyDer::from_pem_slice(&read("key")).expect("a key");
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder =
             ClientConfig::builder_with_provider(provider).with_protocol_versions(&[version]).expect("versions");
         Arc::new(builder.with_root_certificates(roots).with_client_auth_cert(chain, key).expect("a pair"))

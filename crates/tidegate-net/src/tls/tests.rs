@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use rustls::{ClientConfig, RootCertStore, crypto::ring};
+use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
 use tokio::net::UnixStream;
 
 use super::*;
@@ -30,7 +30,7 @@ async fn a_reader_with_records_to_send_leaves_the_writer_its_wake_up() {
     while let Ok(count) = socket.try_write(&[0; 4096]) {
         filled += count;
     }
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("the provider has them")
         .with_root_certificates(RootCertStore::empty())
