@@ -15,7 +15,7 @@ use crate::{
     errors,
     file_names::COPY_SUFFIX,
     other_programs,
-    store::conn::{Conn, check_file, quote, to_server_error},
+    store::conn::{check_file, quote, to_server_error},
     task,
 };
 
@@ -43,7 +43,7 @@ impl Engine {
         let copy = PathBuf::from(copy);
         let sql = format!("VACUUM INTO {}", quote(&copy.to_string_lossy()));
         let ran = task::run(session.env(), sql.as_bytes(), || {
-            let conn = Conn::open(&source.path).map_err(|error| to_server_error(&error))?;
+            let conn = source.open()?;
             conn.execute(&sql).map_err(|error| to_server_error(&error))?;
             other_programs::show_in_copy(&copy)
         });
@@ -76,8 +76,7 @@ impl Engine {
         let session = self.session("")?;
         let schema = self.inner.schema(schema)?;
         let ran = task::run(session.env(), b"", || {
-            let internal = |error| to_server_error(&error);
-            let conn = Conn::open(&schema.path).map_err(internal)?;
+            let conn = schema.open()?;
             check_file(&conn)
         });
         ran.await.unwrap_or_else(|_| Err(errors::out_of_memory()))

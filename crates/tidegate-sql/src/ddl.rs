@@ -14,6 +14,7 @@ mod view_columns;
 
 use std::{
     collections::BTreeSet,
+    future::poll_fn,
     sync::{Arc, atomic::Ordering},
 };
 
@@ -29,7 +30,11 @@ use crate::{
     schema::{Schema, commits::Reservation},
     session::{Core, acquire_unused, pool::Pool},
     sql_mode,
-    store::conn::{Cell, Conn, SqliteError, Step, to_server_error},
+    store::{
+        conn::{Cell, Conn, SqliteError, Step, to_server_error},
+        file_source::off_thread,
+    },
+    task::block_on,
     temporary_name,
     translate::{Translator, params::Text},
     value::collation::{Collation, collation_of},
@@ -59,7 +64,7 @@ pub(crate) fn run(
     let affected = match statement {
         Statement::CreateDatabase { name, if_not_exists, collation, charset } => {
             let collation = collation_of(charset.as_deref(), collation.as_deref(), Collation::DEFAULT)?;
-            if core.engine.directory.create_schema(&name, collation, if_not_exists)? {
+            if create_database(core, &name, collation, if_not_exists)? {
                 1
             } else {
                 core.env.note(errors::database_exists(&name));
@@ -114,30 +119,57 @@ fn alter_database(core: &Core, name: Option<&str>, charset: Option<&str>, collat
     Ok(1)
 }
 
+/// Creates a schema; answers whether it is new.
+fn create_database(core: &Core, name: &str, collation: Collation, if_not_exists: bool) -> Res<bool> {
+    let (engine, name) = (Arc::clone(&core.engine), name.to_owned());
+    off_thread(move || Ok(engine.directory.create_schema(&name, collation, if_not_exists)))?.map_err(errors::storage)?
+}
+
 /// Drops a schema when nobody writes to it, and no open transaction has changed or locked rows of it.
 fn drop_database(core: &mut Core, name: &str, if_exists: bool) -> Res<u64> {
-    let unused = match core.engine.schema(name) {
-        Ok(schema) => {
-            let catalog = schema.catalog()?;
-            let tables: Vec<&str> = catalog.tables.keys().map(String::as_str).collect();
-            Some(acquire_unused(&schema, &core.env, &tables)?)
+    loop {
+        let schema = match core.engine.schema(name) {
+            Ok(schema) => schema,
+            Err(error) if error.code != errors::UNKNOWN_DATABASE => return Err(error),
+            Err(_) if if_exists => {
+                core.env.note(errors::no_database_to_drop(name));
+                return Ok(0);
+            }
+            Err(_) => return Err(errors::no_database_to_drop(name)),
+        };
+        match drop_schema(core, &schema) {
+            Ok(Some(tables)) => {
+                core.forget_schema(name);
+                return Ok(tables);
+            }
+            Ok(None) => {}
+            Err(error) if !schema.is_dropped() => return Err(error),
+            // Another session has dropped it meanwhile, and has perhaps made another one since.
+            Err(_) => {}
         }
-        // That is said below.
-        Err(_) => None,
-    };
-    let dropped = core.engine.directory.drop_schema(name)?;
-    drop(unused);
-    match dropped {
-        Some(tables) => {
-            core.forget_schema(name);
-            Ok(tables)
-        }
-        None if if_exists => {
-            core.env.note(errors::no_database_to_drop(name));
-            Ok(0)
-        }
-        None => Err(errors::no_database_to_drop(name)),
     }
+}
+
+/// Drops a schema; answers how many tables it had, `None` if it was dropped before.
+fn drop_schema(core: &Core, schema: &Arc<Schema>) -> Res<Option<u64>> {
+    let catalog = schema.catalog()?;
+    let tables: Vec<&str> = catalog.tables.keys().map(String::as_str).collect();
+    let unused = acquire_unused(schema, &core.env, &tables)?;
+    // Nobody commits any more. Whoever waits until a commit is on the disk hears of that before the files are gone.
+    let commits = schema.sync.commits();
+    if schema.sync.poll(commits, None).is_pending() {
+        core.engine.background.request_sync(schema);
+        block_on(poll_fn(|cx| schema.sync.poll(commits, Some(cx)))).map_err(|_| errors::interrupted())?;
+    }
+    let (engine, dropped) = (Arc::clone(&core.engine), Arc::clone(schema));
+    let was_there = off_thread(move || {
+        // The lock outlives the statement, which may be ended first.
+        let _unused = unused;
+        Ok(engine.directory.drop_schema(&dropped))
+    })?
+    .map_err(errors::storage)??;
+    core.engine.directory.let_go();
+    Ok(was_there.then_some(tables.len() as u64))
 }
 
 /// The schema that a name means.

@@ -8,11 +8,15 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::CString,
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
     os::{
         fd::AsRawFd,
-        unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+        unix::{
+            ffi::OsStrExt,
+            fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+        },
     },
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard},
@@ -20,17 +24,19 @@ use std::{
 
 use crate::{
     catalog_file, errors,
-    file_names::{COPY_SUFFIX, file_of_schema, file_to_restore, schema_of_file},
-    schema::{Schema, is_virtual},
+    file_names::{BESIDE, file_of_schema, file_to_create, file_to_restore, is_left_over, schema_of_file},
+    schema::{End, Schema, is_virtual},
     settings::{OpenError, Settings},
     store::{
         conn::{Conn, check_file, to_server_error},
+        disk,
         identity::Identity,
         vfs,
     },
     value::collation::Collation,
 };
 use tidegate_rows::ServerError;
+use tokio::sync::watch;
 
 /// File whose lock says that a process works in the data directory.
 const LOCK_FILE: &str = "tidegate.lock";
@@ -46,6 +52,8 @@ pub(crate) struct Directory {
     settings: Arc<Settings>,
     /// Has the caller's thread close its idle connections to schemas that are closed.
     let_go: fn(),
+    /// Tells of schemas that are there from now on.
+    made: watch::Sender<()>,
 }
 
 type Schemas = BTreeMap<String, Arc<Schema>>;
@@ -64,15 +72,16 @@ impl Directory {
         let lock = lock(&path)?;
         let schemas = schemas_in(&path, &BTreeMap::new(), settings);
         let schemas = schemas.map_err(|source| OpenError::Io { path: path.clone(), source })?;
-        Ok(Self { path, schemas: RwLock::new(schemas), lock: Mutex::new(lock), settings: Arc::clone(settings), let_go })
+        let (schemas, lock, settings) = (RwLock::new(schemas), Mutex::new(lock), Arc::clone(settings));
+        Ok(Self { path, schemas, lock, settings, let_go, made: watch::Sender::new(()) })
     }
 
     /// The engine closes.
     pub(crate) fn close(&self) {
         for schema in self.all().values() {
-            schema.close();
+            schema.end(End::EngineClosed);
         }
-        (self.let_go)();
+        self.let_go();
     }
 
     fn all(&self) -> RwLockReadGuard<'_, Schemas> {
@@ -124,6 +133,7 @@ impl Directory {
         }
         let anew = known.anew();
         self.change(|schemas| drop(schemas.insert(name.to_owned(), Arc::clone(&anew))));
+        self.made.send_replace(());
         self.settings.report(&format!("schema \"{name}\" is there again"));
         Ok(anew)
     }
@@ -148,6 +158,7 @@ impl Directory {
         }
         *held = taken;
         self.change(|schemas| *schemas = found);
+        self.made.send_replace(());
         Ok(())
     }
 
@@ -161,7 +172,7 @@ impl Directory {
         }
     }
 
-    /// Creates a schema; answers whether it is new.
+    /// Creates a schema; answers whether it is new. Waits for the disk.
     ///
     /// # Errors
     /// 1007 if it exists, 1102 for a name that cannot be, storage errors.
@@ -174,25 +185,15 @@ impl Directory {
         check_name(name)?;
         let mut lock = self.locked();
         self.hold(&mut lock)?;
-        let path = self.path.join(file_of_schema(name));
-        let lost = self.all().get(name).cloned();
-        let is_known = lost.as_ref().is_some_and(|schema| !schema.is_lost() || path.exists());
-        if is_known || is_virtual(name) {
+        if self.is_taken(name) {
             return if if_not_exists { Ok(false) } else { Err(errors::database_exists(name)) };
         }
-        let mut conn = Conn::create(&path).map_err(|error| to_server_error(&error))?;
+        let new = self.path.join(file_to_create(name));
+        // A process that has ended in the middle may have left some of it.
+        remove(&new).and_then(|()| remove_beside(&new)).map_err(errors::storage)?;
+        let mut conn = Conn::create(&new).map_err(|error| to_server_error(&error))?;
         catalog_file::initialise(&mut conn, collation).map_err(|error| to_server_error(&error))?;
-        drop(conn);
-        let mut log = path.clone().into_os_string();
-        log.push("-wal");
-        for file in [path.as_path(), Path::new(&log)] {
-            match give_to_owner(&self.path, file) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(errors::storage(error)),
-                _ => {}
-            }
-        }
-        let schema = Arc::new(Schema::new(name.to_owned(), path, &self.settings));
-        self.change(|schemas| drop(schemas.insert(name.to_owned(), schema)));
+        self.put_in_place(conn, &new, name)?;
         Ok(true)
     }
 
@@ -204,9 +205,7 @@ impl Directory {
         check_name(name)?;
         let mut lock = self.locked();
         self.hold(&mut lock)?;
-        let path = self.path.join(file_of_schema(name));
-        let lost = self.all().get(name).cloned();
-        if path.exists() || is_virtual(name) || lost.as_ref().is_some_and(|schema| !schema.is_lost()) {
+        if self.is_taken(name) {
             return Err(errors::database_exists(name));
         }
         let copy = self.path.join(file_to_restore(name));
@@ -215,24 +214,55 @@ impl Directory {
             return Err(errors::corrupt("the file is no copy of a schema"));
         }
         check_file(&conn)?;
-        drop(conn);
-        let beside = |path: &Path, suffix: &str| {
-            let mut name = path.as_os_str().to_owned();
-            name.push(suffix);
-            PathBuf::from(name)
-        };
-        // A log that was left there belongs to another file.
-        for log in [beside(&copy, "-wal"), beside(&copy, "-shm"), beside(&path, "-wal")] {
-            match fs::remove_file(log) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(errors::storage(error)),
-                _ => {}
-            }
+        self.put_in_place(conn, &copy, name)
+    }
+
+    /// Whether no schema can be made with this name. A file that was put there while the directory was open is a schema from now on.
+    fn is_taken(&self, name: &str) -> bool {
+        let path = self.path.join(file_of_schema(name));
+        let (known, has_file) = (self.all().get(name).cloned(), path.exists());
+        if known.is_none() && has_file {
+            self.add(name, path);
         }
-        let moved = give_to_owner(&self.path, &copy).and_then(|()| fs::rename(&copy, &path));
-        moved.and_then(|()| File::open(&self.path)?.sync_all()).map_err(errors::storage)?;
+        has_file || is_virtual(name) || known.is_some_and(|schema| !schema.is_lost())
+    }
+
+    /// Makes a schema of a file that stands complete under another name: it has its own only when all of it is on the disk. So whoever
+    /// opens it finds nothing half done, and a process that ends, or a machine, leaves the schema or none.
+    fn put_in_place(&self, conn: Box<Conn>, file: &Path, name: &str) -> Result<(), ServerError> {
+        // SQLite finds a log by the name of its database, which changes.
+        conn.empty_log().map_err(|error| to_server_error(&error))?;
+        drop(conn);
+        let path = self.path.join(file_of_schema(name));
+        let moved = (|| {
+            remove_beside(file)?;
+            // What was left there belongs to another file.
+            remove_beside(&path)?;
+            give_to_owner(&self.path, file)?;
+            File::open(file)?.sync_all()?;
+            rename(file, &path)?;
+            self.sync(&path)
+        })();
+        moved.map_err(errors::storage)?;
+        self.add(name, path);
+        Ok(())
+    }
+
+    fn add(&self, name: &str, path: PathBuf) {
         let schema = Arc::new(Schema::new(name.to_owned(), path, &self.settings));
         self.change(|schemas| drop(schemas.insert(name.to_owned(), schema)));
-        Ok(())
+        self.made.send_replace(());
+    }
+
+    /// Hears of schemas that are made, restored or found again from now on.
+    pub(crate) fn made(&self) -> watch::Receiver<()> {
+        self.made.subscribe()
+    }
+
+    /// Has the name of a schema's file on the disk, or its absence.
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        let database = CString::new(path.as_os_str().as_bytes())?;
+        disk::carry_out(disk::File::Directory(&database), disk::Change::Sync, || File::open(&self.path)?.sync_all())
     }
 
     /// Writes a file of the directory that is no schema's; it is there as a whole, and on the disk, or not at all.
@@ -255,34 +285,32 @@ impl Directory {
         written.map_err(errors::storage)
     }
 
-    /// Removes a schema with its file; answers whether there was one and how many tables it had.
+    /// Removes a schema with its files; answers whether it was there. Waits for the disk. The caller has its write lock.
     ///
     /// # Errors
-    /// Storage errors.
-    pub(crate) fn drop_schema(&self, name: &str) -> Result<Option<u64>, ServerError> {
-        let schema = match self.schema(name) {
-            Err(error) if error.code == errors::UNKNOWN_DATABASE => return Ok(None),
-            found => found?,
-        };
+    /// Storage errors; the schema is there as before if its file is.
+    pub(crate) fn drop_schema(&self, schema: &Arc<Schema>) -> Result<bool, ServerError> {
         let _lock = self.locked();
-        let tables = schema.catalog()?.tables.len() as u64;
-        let mut removed = None;
-        self.change(|schemas| removed = schemas.remove(name));
-        if removed.is_none() {
-            return Ok(None);
+        if !self.all().get(&schema.name).is_some_and(|known| Arc::ptr_eq(known, schema)) {
+            return Ok(false);
         }
-        schema.close();
-        (self.let_go)();
-        for suffix in ["", "-wal", "-shm"] {
-            let mut path = schema.path.clone().into_os_string();
-            path.push(suffix);
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(errors::storage(error)),
-                _ => {}
-            }
+        self.change(|schemas| drop(schemas.remove(&schema.name)));
+        schema.end(End::Dropped);
+        if let Err(error) = remove(&schema.path) {
+            let anew = schema.anew();
+            self.change(|schemas| drop(schemas.insert(schema.name.clone(), anew)));
+            return Err(errors::storage(error));
         }
+        // Without its log a database is what it was some time ago: the log goes when the database is gone for certain.
+        let removed = self.sync(&schema.path).and_then(|()| remove_beside(&schema.path));
         schema.forget_file();
-        Ok(Some(tables))
+        removed.map_err(errors::storage)?;
+        Ok(true)
+    }
+
+    /// Has the caller's thread close its idle connections to schemas that have ended.
+    pub(crate) fn let_go(&self) {
+        (self.let_go)();
     }
 }
 
@@ -310,12 +338,35 @@ fn schemas_in(path: &Path, known: &Schemas, settings: &Arc<Settings>) -> io::Res
                 None => Arc::new(Schema::new(name.clone(), entry.path(), settings)),
             };
             schemas.insert(name, schema);
-        } else if file.ends_with(COPY_SUFFIX) {
-            // A copy that nobody took away before the process ended; the next one tries again if this fails.
+        } else if is_left_over(file) {
+            // The next process tries again if this fails.
             let _ = fs::remove_file(entry.path());
         }
     }
     Ok(schemas)
+}
+
+/// Removes a file, if there is one.
+fn remove(file: &Path) -> io::Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Removes what stands beside a database.
+fn remove_beside(database: &Path) -> io::Result<()> {
+    BESIDE.iter().try_for_each(|suffix| {
+        let mut path = database.as_os_str().to_owned();
+        path.push(suffix);
+        remove(Path::new(&path))
+    })
+}
+
+/// Gives a database its name.
+fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    let (old, new) = (CString::new(from.as_os_str().as_bytes())?, CString::new(to.as_os_str().as_bytes())?);
+    disk::carry_out(disk::File::Database(&new), disk::Change::Rename { from: &old }, || fs::rename(from, to))
 }
 
 /// Gives a new file to whom the data directory belongs: what a superuser makes (`tidegate sql`) the server must be able

@@ -86,7 +86,7 @@ pub use clients::{Client, Kill};
 pub use engine::Engine;
 pub use env::{Charset, Texts};
 pub use file_names::{file_of_schema, file_to_restore, schema_of_file};
-pub use listening::{Heard, Listening};
+pub use listening::{Heard, Listening, NewSchemas};
 pub use schema::commits::Commit;
 pub use session::{Context, Description, Freshness, PooledSession, Session, TableChange, TableRead};
 pub use settings::{Durability, EngineOptions, OpenError, Report};

@@ -6,13 +6,14 @@
 use std::{
     cell::RefCell,
     collections::{HashMap, HashSet},
-    future::poll_fn,
+    future::{pending, poll_fn},
     rc::Rc,
     sync::Arc,
     task::{Context, Poll, Waker},
 };
 
 use tidegate_rows::ServerError;
+use tokio::sync::watch;
 
 use crate::{
     engine::Engine,
@@ -139,7 +140,26 @@ pub struct Listening {
     with_keys: bool,
 }
 
+/// Somebody who hears of schemas that are made, restored or found again.
+#[derive(Debug)]
+pub struct NewSchemas(watch::Receiver<()>);
+
+impl NewSchemas {
+    /// Waits until there is another schema than before. The future may be dropped at any time.
+    pub async fn next(&mut self) {
+        if self.0.changed().await.is_err() {
+            // The engine is closed.
+            pending().await
+        }
+    }
+}
+
 impl Engine {
+    /// Hears of schemas that are there from now on.
+    pub fn new_schemas(&self) -> NewSchemas {
+        NewSchemas(self.inner.directory.made())
+    }
+
     /// Hears from now on of commits that change one of `tables`, any table if there are none; of those behind `after` if it is
     /// given, as far as the list goes back.
     ///

@@ -56,22 +56,27 @@ impl Schema {
     ///
     /// # Errors
     /// Storage errors: the file has the same tables as before.
-    fn leave(&self) -> Result<(), SqliteError> {
+    fn leave(&self) -> Result<(), ServerError> {
         let Some(catalog) = self.catalog_in_use().filter(|_| !self.is_lost() && !self.sync.has_failed()) else {
             return Ok(());
         };
         let Some(_writer) = self.writer.acquire_within(WRITER_ENDS) else { return Ok(()) };
-        let mut conn = Conn::open(&self.path)?;
-        // A log that somebody still reads stays.
-        let empty_log = |conn: &Conn| conn.execute("PRAGMA wal_checkpoint(TRUNCATE)");
-        empty_log(&conn)?;
-        if self.views_wanted.load(Ordering::Acquire) {
-            conn.begin_immediate()?;
-            views::show(&conn, catalog.tables.values().map(AsRef::as_ref))?;
-            conn.commit()?;
-            self.views_wanted.store(false, Ordering::Release);
-            empty_log(&conn)?;
+        if self.is_dropped() {
+            return Ok(());
         }
-        Ok(())
+        let mut conn = self.open_to_leave()?;
+        let mut show = || -> Result<(), SqliteError> {
+            // A log that somebody still reads stays.
+            conn.empty_log()?;
+            if self.views_wanted.load(Ordering::Acquire) {
+                conn.begin_immediate()?;
+                views::show(&conn, catalog.tables.values().map(AsRef::as_ref))?;
+                conn.commit()?;
+                self.views_wanted.store(false, Ordering::Release);
+                conn.empty_log()?;
+            }
+            Ok(())
+        };
+        show().map_err(|error| to_server_error(&error))
     }
 }

@@ -67,10 +67,7 @@ use crate::{
     session::pool::Pool,
     shared::EngineInner,
     sql_mode,
-    store::{
-        conn::{Conn, quote, to_server_error},
-        file_source::FileSource,
-    },
+    store::{conn::Conn, file_source::FileSource},
     task,
     translate::{
         Inputs, ParamKind,
@@ -519,9 +516,7 @@ impl Core {
                     "a transaction that reaches another schema later than with its first statement",
                 ));
             }
-            let path = schema.path.to_string_lossy();
-            let sql = format!("ATTACH {} AS {name}", quote(&path));
-            conn.execute(&sql).map_err(|error| to_server_error(&error))?;
+            schema.attach_to(conn, &name)?;
             conn.attached.push((name, schema.id));
         }
         Ok(())

@@ -65,6 +65,8 @@ struct Task {
     /// The context of the poll under way, null in between.
     context: Cell<*mut Context<'static>>,
     cancelled: Cell<bool>,
+    /// It holds what others of its thread may want, and lets none of them run ([`unbroken`]).
+    is_unbroken: Cell<bool>,
     /// How often the coroutine was left.
     suspensions: Cell<u32>,
     slice_start: Cell<Option<Instant>>,
@@ -98,6 +100,7 @@ pub(crate) async fn run<R, S: Surroundings>(within: &S, text: &[u8], body: impl 
         yielder: Cell::new(ptr::null()),
         context: Cell::new(ptr::null_mut()),
         cancelled: Cell::new(false),
+        is_unbroken: Cell::new(false),
         suspensions: Cell::new(0),
         slice_start: Cell::new(None),
         deadline: Cell::new(None),
@@ -313,6 +316,9 @@ pub(crate) fn is_out_of_time() -> bool {
 /// statement must stop.
 pub(crate) fn tick() -> bool {
     with_current(|task| {
+        if task.is_unbroken.get() {
+            return false;
+        }
         if task.must_end() {
             return true;
         }
@@ -328,6 +334,19 @@ pub(crate) fn tick() -> bool {
         task.must_end() || task.deadline.get().is_some_and(|deadline| now >= deadline)
     })
     .unwrap_or(false)
+}
+
+/// Runs `work` to its end without letting others run, as long as it waits for nothing: it holds a lock of the thread's, which they
+/// would wait for.
+pub(crate) fn unbroken<R>(work: impl FnOnce() -> R) -> R {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            let _ = with_current(|task| task.is_unbroken.set(self.0));
+        }
+    }
+    let _before = Before(with_current(|task| task.is_unbroken.replace(true)).unwrap_or(false));
+    work()
 }
 
 /// Begins the next statement of a batch: whatever slice those before it have used up, its own begins with its first tick, so that

@@ -240,3 +240,81 @@ fn no_acknowledged_commit_is_lost() {
     println!("killed {rounds} times; all of {total} acknowledged commits are there");
     let _ = std::fs::remove_dir_all(&path);
 }
+
+/// What a session does again and again to a schema, and what is there after each: nothing, a schema, its table, the table's row.
+const ROUND: [&str; 4] = [
+    "DROP DATABASE IF EXISTS made",
+    "CREATE DATABASE made",
+    "CREATE TABLE made.t (n BIGINT)",
+    "INSERT INTO made.t VALUES (7)",
+];
+/// With a child that makes and drops a schema.
+const MAKER: &str = "TIDEGATE_CRASH_MAKER";
+
+/// Makes and drops a schema until it is killed; each line is a statement that was acknowledged.
+async fn make_and_drop(path: PathBuf) {
+    let engine = open(&path);
+    let mut session = engine.session("").unwrap();
+    for step in (0..ROUND.len()).cycle() {
+        run(&mut session, ROUND[step]).await;
+        println!("{step}");
+    }
+}
+
+/// How far a round has come, by what is there.
+async fn step_of(engine: &Engine) -> usize {
+    let Ok(mut session) = engine.session("made") else { return 0 };
+    engine.check("made").await.unwrap();
+    match try_run(&mut session, "SELECT n FROM t").await {
+        Ok(rows) if rows == [7] => 3,
+        Ok(rows) => {
+            assert!(rows.is_empty(), "{rows:?}");
+            2
+        }
+        Err(QueryError::Server(error)) if error.code == 1146 => 1,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_schema_is_made_and_dropped_as_a_whole() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    if let Some(path) = std::env::var_os(MAKER) {
+        runtime.block_on(make_and_drop(path.into()));
+        return;
+    }
+    let rounds: u64 = std::env::var("TIDEGATE_CRASH_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
+    let path = std::env::temp_dir().join(format!("tidegate-sql-crash-schemas-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    for round in 0..rounds {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_schema_is_made_and_dropped_as_a_whole", "--nocapture"])
+            .env(MAKER, &path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // What the test harness says comes before the lines that are numbers.
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut steps = lines.filter_map(|line| line.parse::<usize>().ok());
+        // Each time another statement is under way.
+        let enough = usize::try_from(round * 7 % 40).unwrap();
+        let mut last = steps.by_ref().take(enough + 1).last().expect("the child works");
+        process.kill().unwrap();
+        process.wait().unwrap();
+        last = steps.last().unwrap_or(last);
+        runtime.block_on(async {
+            let engine = open(&path);
+            let found = step_of(&engine).await;
+            let next = (last + 1) % ROUND.len();
+            assert!(found == last || found == next, "round {round}: step {found} after {last}");
+            let left: Vec<_> = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            assert!(left.iter().all(|file| !file.to_string_lossy().contains(".copy")), "{left:?}");
+            let mut session = engine.session("").unwrap();
+            for statement in ROUND {
+                run(&mut session, statement).await;
+            }
+            assert_eq!(step_of(&engine).await, 3, "whatever was left is in nobody's way");
+        });
+    }
+    std::fs::remove_dir_all(&path).unwrap();
+}

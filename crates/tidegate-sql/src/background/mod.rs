@@ -191,6 +191,9 @@ fn sync_loop(requests: &Receiver<Arc<Schema>>) {
         };
         if let Some(log) = files.get(&schema.id).filter(|log| synced.is_ok() && !log.is_in_place()) {
             log.schema.lose();
+            if schema.is_dropped() {
+                schema.sync.finish(Some(ticket));
+            }
             continue;
         }
         match synced {
@@ -289,7 +292,7 @@ fn checkpoint_loop(
     loop {
         match requests.recv_timeout(CHECKPOINT_INTERVAL) {
             Ok(schema) => {
-                if let Ok(conn) = Conn::open(&schema.path) {
+                if let Ok(conn) = schema.open() {
                     let file = File::open(&schema.path).ok();
                     let name = CString::new(schema.path.as_os_str().as_bytes()).ok();
                     let room = name.and_then(|name| vfs::room(&name));

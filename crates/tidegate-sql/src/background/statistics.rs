@@ -13,7 +13,7 @@ use super::Requests;
 use crate::{
     schema::Schema,
     store::{
-        conn::{Conn, SqliteError},
+        conn::SqliteError,
         statistics::{has_rows, known_tables, renew},
     },
 };
@@ -49,7 +49,7 @@ pub(super) fn run(schemas: &Receiver<Arc<Schema>>, requests: &Requests) {
 /// Renews what has changed much, and makes what is missing.
 fn renew_some(schema: &Arc<Schema>, requests: &Requests) -> Result<(), SqliteError> {
     let Ok(catalog) = schema.catalog() else { return Ok(()) };
-    let mut conn = Conn::open(&schema.path)?;
+    let Ok(mut conn) = schema.open() else { return Ok(()) };
     let known = known_tables(&conn)?;
     let mut wanted = Vec::new();
     for table in catalog.tables.values().filter(|table| !table.is_view()) {

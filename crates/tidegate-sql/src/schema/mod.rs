@@ -3,6 +3,7 @@
 //! A schema whose file is not where it was is *lost*: closed for good, its waiting commits fail ([`crate::directory`]).
 
 pub(crate) mod commits;
+mod opening;
 mod stepping_back;
 pub(crate) mod sync;
 pub(crate) mod transactions;
@@ -30,15 +31,25 @@ use crate::{
     row_locks::RowLocks,
     settings::{Durability, Settings},
     store::{
-        conn::{Conn, to_server_error},
+        conn::{Conn, SqliteError, to_server_error},
         vfs,
         writer::WriteLock,
     },
     table_locks::TableLocks,
+    task,
     value::collation::Collation,
 };
 
 static NEXT_SCHEMA: AtomicU64 = AtomicU64::new(1);
+
+/// Why a schema takes no more statements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    EngineClosed,
+    Dropped,
+    /// Its files are not where they were.
+    Lost,
+}
 
 /// One schema: a file, its catalogue and its write lock.
 pub(crate) struct Schema {
@@ -64,9 +75,10 @@ pub(crate) struct Schema {
     /// Changes with every DDL; part of the statement cache's key.
     version: AtomicU64,
     pub(crate) redefinition: Redefinition,
-    closed: AtomicBool,
-    /// Closed because its files are not where they were.
-    lost: AtomicBool,
+    /// Why it is closed, if it is.
+    end: OnceLock<End>,
+    /// Held while a connection is opened, and while the schema ends ([`opening`]).
+    gate: Mutex<()>,
     pub(crate) commits: Commits,
     settings: Arc<Settings>,
 }
@@ -91,8 +103,8 @@ impl Schema {
             catalog: Mutex::default(),
             version: AtomicU64::new(1),
             redefinition: Redefinition::default(),
-            closed: AtomicBool::new(false),
-            lost: AtomicBool::new(false),
+            end: OnceLock::new(),
+            gate: Mutex::default(),
             commits: Commits::default(),
         }
     }
@@ -109,12 +121,6 @@ impl Schema {
         }
     }
 
-    /// Has no more statements run.
-    pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::Release);
-        self.commits.end();
-    }
-
     /// The moment at which its commits are acknowledged.
     pub(crate) fn durability(&self) -> Durability {
         self.settings.durability()
@@ -123,10 +129,9 @@ impl Schema {
     /// Gives the schema up: its files are not where they were.
     pub(crate) fn lose(&self) {
         // Those of a dropped schema are gone because it was: it was closed before.
-        if self.is_closed() || self.lost.swap(true, Ordering::AcqRel) {
+        if !self.end(End::Lost) {
             return;
         }
-        self.close();
         self.forget_file();
         self.sync.fail();
         let directory = self.path.parent().unwrap_or(&self.path).display();
@@ -160,7 +165,12 @@ impl Schema {
 
     /// Whether its files are not where they were.
     pub(crate) fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Acquire)
+        self.end.get() == Some(&End::Lost)
+    }
+
+    /// Whether it has been dropped.
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.end.get() == Some(&End::Dropped)
     }
 
     /// Why a closed schema takes no statement.
@@ -172,7 +182,7 @@ impl Schema {
     /// Whether the schema has been dropped or lost, or its engine closed.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.end.get().is_some()
     }
 
     /// The number that changes with every DDL.
@@ -190,28 +200,36 @@ impl Schema {
         if let Some(catalog) = catalog.as_ref() {
             return Ok(Arc::clone(catalog));
         }
-        if self.is_closed() {
-            return Err(self.why_closed());
-        }
-        let mut conn = Conn::open(&self.path).map_err(|error| to_server_error(&error))?;
-        let loaded = match catalog_file::load(&conn, None)? {
+        let mut conn = self.open()?;
+        // Others of this thread would wait for the lock, and have the thread wait.
+        let loaded = task::unbroken(|| self.load(&mut conn));
+        let loaded = loaded.map_err(|error| if self.is_closed() { self.why_closed() } else { error })?;
+        *catalog = Some(Arc::clone(&loaded));
+        Ok(loaded)
+    }
+
+    /// Reads the catalogue on the first connection.
+    fn load(&self, conn: &mut Conn) -> Result<Arc<Catalog>, ServerError> {
+        let internal = |error: SqliteError| to_server_error(&error);
+        let loaded = match catalog_file::load(conn, None)? {
             Some(loaded) => loaded,
             None => {
-                // The process ended between creating the file and its catalogue.
-                catalog_file::initialise(&mut conn, Collation::DEFAULT).map_err(|error| to_server_error(&error))?;
+                // An older version's process ended between creating the file and its catalogue.
+                catalog_file::initialise(conn, Collation::DEFAULT).map_err(internal)?;
                 Catalog::default()
             }
         };
         self.anchor.get_or_init(|| vfs::anchor(&CString::new(self.path.as_os_str().as_bytes()).ok()?));
-        let wanted = catalog_file::views::are_wanted(&conn, loaded.tables.values().map(AsRef::as_ref))
-            .map_err(|error| to_server_error(&error))?;
+        let tables = loaded.tables.values().map(AsRef::as_ref);
+        let wanted = catalog_file::views::are_wanted(conn, tables).map_err(internal)?;
         if wanted {
-            catalog_file::views::remove_foreign(&mut conn).map_err(|error| to_server_error(&error))?;
+            catalog_file::views::remove_foreign(conn).map_err(internal)?;
         }
         self.views_wanted.store(wanted, Ordering::Release);
-        let loaded = self.numbered(loaded);
-        *catalog = Some(Arc::clone(&loaded));
-        Ok(loaded)
+        // What a process has left that was killed: nobody looks after the log of a schema before its first commit. A disk that is full
+        // is no reason not to read.
+        let _ = conn.move_log();
+        Ok(self.numbered(loaded))
     }
 
     /// The catalogue, if anybody has asked for it.
@@ -235,10 +253,10 @@ impl Schema {
     pub(crate) fn reload(&self, conn: &Conn) -> Result<BTreeSet<i64>, ServerError> {
         let mut catalog = self.catalog.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = conn.take_redefined();
-        let loaded = match catalog.as_deref() {
-            Some(old) => catalog_file::renewed(conn, old, &changed).map_err(|error| to_server_error(&error))?,
-            None => catalog_file::load(conn, None)?.unwrap_or_default(),
-        };
+        let loaded = task::unbroken(|| match catalog.as_deref() {
+            Some(old) => catalog_file::renewed(conn, old, &changed).map_err(|error| to_server_error(&error)),
+            None => Ok(catalog_file::load(conn, None)?.unwrap_or_default()),
+        })?;
         *catalog = Some(self.numbered(loaded));
         self.views_wanted.store(true, Ordering::Release);
         self.version.fetch_add(1, Ordering::AcqRel);

@@ -10,10 +10,7 @@ use std::{
 use tidegate_rows::ServerError;
 
 use super::transactions::{Bulk, Held, Open, Phase, State};
-use crate::store::{
-    conn::{Conn, to_server_error},
-    private::difference::{Listed, Room, list},
-};
+use crate::store::private::difference::{Listed, Room, list};
 
 /// Has a transaction step back that has rested for `time` at least, if others wait for it and it can.
 pub(super) fn begin(open: Arc<Open>, time: Duration) {
@@ -68,10 +65,7 @@ impl Held {
     /// Storage errors.
     fn step_back(&mut self, goes_on: &dyn Fn() -> bool) -> Result<(), ServerError> {
         let Some(Bulk { mut former, tables, owner }) = self.bulk.take() else { return Ok(()) };
-        let mut private = match Conn::open_private(&self.schema.path) {
-            Ok(private) => private,
-            Err(error) => return Err(to_server_error(&error)),
-        };
+        let mut private = self.schema.open_private()?;
         let catalog = self.schema.catalog()?;
         let definitions = (self.schema.version(), &*catalog);
         match list(definitions, &self.conn, &mut private, &owner, &mut former, &tables, Room::default(), goes_on)? {

@@ -11,11 +11,7 @@ use std::{
 use tidegate_rows::ServerError;
 
 use super::{Group, settling::Settling};
-use crate::{
-    cache::StatementCache,
-    schema::Schema,
-    store::conn::{Conn, SqliteError, to_server_error},
-};
+use crate::{cache::StatementCache, schema::Schema, store::conn::Conn};
 
 /// Connections kept open and idle per thread and schema, of each kind.
 const IDLE_MAX: usize = 32;
@@ -136,7 +132,7 @@ impl Pool {
             return Ok(conn);
         }
         self.opened.set(self.opened.get() + 1);
-        Conn::open(&self.schema.path).map_err(|error| self.not_opened(&error))
+        self.schema.open()
     }
 
     /// An idle private connection, or a new one.
@@ -151,13 +147,7 @@ impl Pool {
             IDLE.set(IDLE.get() - 1);
             return Ok(conn);
         }
-        Conn::open_private(&self.schema.path).map_err(|error| self.not_opened(&error))
-    }
-
-    fn not_opened(&self, error: &SqliteError) -> ServerError {
-        // A schema of the same name may have been made where the dropped one was.
-        let is_there = !self.schema.is_closed() && self.schema.is_in_place();
-        if is_there { to_server_error(error) } else { self.schema.why_closed() }
+        self.schema.open_private()
     }
 
     /// How many entries its caches have.

@@ -137,6 +137,8 @@ mod tests {
         let engine = Engine::open(EngineOptions::new(&dir)).unwrap();
         engine.inner.directory.create_schema("d", Collation::DEFAULT, false).unwrap();
         let schema = engine.inner.schema("d").unwrap();
+        // Whoever opens the schema makes its log, which is what is synced.
+        schema.catalog().unwrap();
         let pool = Pool::of(&schema);
         let tickets: [u64; 3] = std::array::from_fn(|_| schema.sync.commit());
         let [mut first, mut second, mut third] =

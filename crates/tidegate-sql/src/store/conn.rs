@@ -78,15 +78,9 @@ impl Conn {
     pub(crate) fn open_private(path: &Path) -> Result<Box<Self>, SqliteError> {
         let mut conn = Self::open_with(path, 0, vfs::PRIVATE_NAME, "WAL")?;
         conn.execute("PRAGMA cache_spill = OFF")?;
-        // SAFETY: the handle is open; the operations take and give one value each. SQLite gives the file that it has opened
-        // with our VFS, and keeps it until the connection is closed.
+        // SAFETY: the handle is open; the operation gives one value. SQLite gives the file that it has opened with our VFS, and
+        // keeps it until the connection is closed.
         unsafe {
-            ffi::sqlite3_db_config(
-                conn.db,
-                ffi::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE,
-                1 as c_int,
-                ptr::null_mut::<c_int>(),
-            );
             let file = ptr::from_mut(&mut conn.private).cast();
             ffi::sqlite3_file_control(conn.db, c"main".as_ptr(), ffi::SQLITE_FCNTL_FILE_POINTER, file);
         }
@@ -174,6 +168,30 @@ impl Conn {
             rest = &rest[used..];
         }
         Ok(())
+    }
+
+    /// Moves of the log into the file what nobody reads from it.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub(crate) fn move_log(&self) -> Result<(), SqliteError> {
+        self.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    }
+
+    /// Moves the log into the file, and cuts it to nothing, unless somebody reads from it.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub(crate) fn empty_log(&self) -> Result<(), SqliteError> {
+        self.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    }
+
+    /// Makes the database at `path` known under a name, and reads its definitions.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(crate) fn attach(&self, path: &Path, name: &str) -> Result<(), SqliteError> {
+        self.execute(&format!("ATTACH {} AS {name}", quote(&path.to_string_lossy())))
     }
 
     /// Has `write` change SQLite's own table of definitions, inside of the caller's transaction; then all connections read it
@@ -451,6 +469,9 @@ impl Raw {
             // The plan of a kept statement does not depend on what is bound: SQLite would compile nearly every statement with
             // `column = ?` anew for each execution, because its bindings are cleared behind each.
             ffi::sqlite3_db_config(self.0, ffi::SQLITE_DBCONFIG_ENABLE_QPSG, 1 as c_int, ptr::null_mut::<c_int>());
+            // Whoever closes the last connection would lock the file to move the log into it, and send away who opens the next
+            // one. The checkpoint thread moves it.
+            ffi::sqlite3_db_config(self.0, ffi::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1 as c_int, ptr::null_mut::<c_int>());
             ffi::sqlite3_progress_handler(self.0, PROGRESS_STEPS, Some(progress), ptr::null_mut());
         }
         // Nothing in the file refers to a table or column that ALTER TABLE changes: the newer form would read every view to see that.
@@ -465,17 +486,6 @@ impl Raw {
             let (mut stmt, used) = Stmt::prepare_first(self.0, rest)?;
             while stmt.step()? == Step::Row {}
             rest = &rest[used..];
-        }
-        // The WAL outlives the last connection: the sync thread keeps it open.
-        let mut persist: c_int = 1;
-        // SAFETY: the operation reads and writes one integer.
-        unsafe {
-            ffi::sqlite3_file_control(
-                self.0,
-                c"main".as_ptr(),
-                ffi::SQLITE_FCNTL_PERSIST_WAL,
-                ptr::from_mut(&mut persist).cast(),
-            );
         }
         Ok(())
     }

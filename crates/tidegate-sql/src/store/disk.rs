@@ -24,8 +24,17 @@ pub(crate) enum File<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(test), allow(dead_code, reason = "only tests look inside"))]
 pub(crate) enum Change<'a> {
-    Write { offset: u64, bytes: &'a [u8] },
-    Truncate { size: u64 },
+    Write {
+        offset: u64,
+        bytes: &'a [u8],
+    },
+    Truncate {
+        size: u64,
+    },
+    /// The file had another name until then.
+    Rename {
+        from: &'a CStr,
+    },
     Sync,
 }
 

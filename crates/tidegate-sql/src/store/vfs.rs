@@ -7,7 +7,7 @@
 //!
 //! Invariants:
 //! 1. One [`Node`] per database file while any connection has it open: all see the same index and lock slots. Files are
-//!    told apart by their paths; [`forget`] ends that when a file is removed.
+//!    told apart by their paths; [`forget`] ends that when a file is removed. A log has the node of the database that it was opened for.
 //! 2. A connection never asks for an exclusive lock on a slot that it holds shared (SQLite's WAL code guarantees it).
 //! 3. All connections of a node have the same file open: a node knows which, and refuses others ([`Identity`]). A node that
 //!    was forgotten writes no more: other connections may have its file open under a node of their own by then.
@@ -171,6 +171,40 @@ fn node(path: &CStr) -> Option<Arc<Node>> {
     Some(node)
 }
 
+/// The node of a database whose log has just been opened; `None` if it was forgotten, since its path may lead to another's log.
+///
+/// # Safety
+/// `name` is SQLite's name of the log, with which it calls `xOpen`.
+unsafe fn node_of_log(name: *const c_char) -> Option<Arc<Node>> {
+    // SAFETY: by the contract SQLite knows the file of the database, which is open. One whose methods are ours is one of ours, and
+    // has its node (invariant 1), which came from an `Arc`.
+    let node = unsafe {
+        let database = ffi::sqlite3_database_file_object(name);
+        if !ptr::eq((*database).pMethods, &METHODS) {
+            return None;
+        }
+        let node = (*database.cast::<File>()).node;
+        Arc::increment_strong_count(node);
+        Arc::from_raw(node)
+    };
+    (!node.is_retired()).then_some(node)
+}
+
+/// Whether an open file is not at its path any more.
+///
+/// # Safety
+/// `file` is an open one of the stock VFS.
+unsafe fn has_moved(file: *mut ffi::sqlite3_file) -> bool {
+    let mut has_moved: c_int = 0;
+    // SAFETY: by the contract; the operation writes one integer.
+    unsafe {
+        if let Some(control) = (*file).pMethods.as_ref().and_then(|methods| methods.xFileControl) {
+            control(file, ffi::SQLITE_FCNTL_HAS_MOVED, ptr::from_mut(&mut has_moved).cast());
+        }
+    }
+    has_moved != 0
+}
+
 impl Node {
     fn is_displaced(&self) -> bool {
         Identity::at(path_of(&self.database)).ok() != self.file
@@ -311,28 +345,21 @@ unsafe extern "C" fn open(
         if name.is_null() || flags & (ffi::SQLITE_OPEN_MAIN_DB | ffi::SQLITE_OPEN_WAL) == 0 {
             return stock_open(stock, name, file, flags, out_flags);
         }
-        let path = CStr::from_ptr(name);
-        let database = match (flags & ffi::SQLITE_OPEN_WAL, path.to_bytes().strip_suffix(b"-wal")) {
-            (0, _) => path.to_owned(),
-            (_, Some(database)) => CString::new(database).unwrap_or_default(),
-            (_, None) => return stock_open(stock, name, file, flags, out_flags),
-        };
         (*file).pMethods = ptr::null();
         let inner = real(file);
         (*inner).pMethods = ptr::null();
         let code = stock_open(stock, name, inner, flags, out_flags);
-        if code != ffi::SQLITE_OK {
+        let node = match code {
+            ffi::SQLITE_OK if flags & ffi::SQLITE_OPEN_WAL != 0 => node_of_log(name),
+            ffi::SQLITE_OK => node(CStr::from_ptr(name)).filter(|_| !has_moved(inner)),
+            _ => None,
+        };
+        let Some(node) = node else {
             // SQLite calls xClose only if pMethods is set on ours, so a half-open file is closed here.
             if let Some(close) = (*inner).pMethods.as_ref().and_then(|methods| methods.xClose) {
                 close(inner);
             }
-            return code;
-        }
-        let Some(node) = node(&database) else {
-            if let Some(close) = (*inner).pMethods.as_ref().and_then(|methods| methods.xClose) {
-                close(inner);
-            }
-            return ffi::SQLITE_CANTOPEN;
+            return if code == ffi::SQLITE_OK { ffi::SQLITE_CANTOPEN } else { code };
         };
         let ours = file.cast::<File>();
         (*ours).node = Arc::into_raw(node);

@@ -155,3 +155,49 @@ async fn a_schema_that_another_session_has_dropped_is_unknown() {
     run(&mut a, "CREATE DATABASE test; USE test; CREATE TABLE t (n INT)").await;
     assert_eq!(one(&mut b, "SELECT COUNT(*) FROM t").await, "0");
 }
+
+#[tokio::test]
+async fn what_a_process_has_left_is_in_no_schemas_way() {
+    let mut fixture = Fixture::new("left");
+    let mut a = fixture.session().await;
+    run(&mut a, "CREATE DATABASE shop; CREATE TABLE shop.t (n INT); INSERT INTO shop.t VALUES (1)").await;
+    let log = fs::read(fixture.path.join("shop.db-wal")).unwrap();
+    run(&mut a, "DROP DATABASE shop").await;
+    drop(a);
+    fixture.engine = None;
+    // One that ended while it dropped the schema, one while it made one, and one with a copy under way.
+    let left = [
+        "shop.db-wal",
+        "shop.db-shm",
+        "shop.db-new.copy",
+        "shop.db-new.copy-wal",
+        "test.db-0.copy",
+        "test.db-0.copy-journal",
+    ];
+    for file in left {
+        fs::write(fixture.path.join(file), &log).unwrap();
+    }
+    fixture.open_again(|_| {});
+    assert_eq!(fixture.engine().schema_names(), ["test"]);
+    for file in &left[2..] {
+        assert!(!fixture.path.join(file).exists(), "{file}");
+    }
+    let mut a = fixture.session().await;
+    run(&mut a, "CREATE DATABASE shop").await;
+    assert_eq!(code(&mut a, "SELECT * FROM shop.t").await, 1146);
+    run(&mut a, "CREATE TABLE shop.t (n INT); INSERT INTO shop.t VALUES (2)").await;
+    assert_eq!(one(&mut a, "SELECT n FROM shop.t").await, "2");
+    fixture.engine().check("shop").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_was_put_there_is_kept() {
+    let fixture = Fixture::new("put");
+    let mut a = fixture.session().await;
+    run(&mut a, "CREATE TABLE t (n INT); INSERT INTO t VALUES (1)").await;
+    let copy = fixture.engine().backup("test").await.unwrap();
+    fs::rename(copy, fixture.path.join("other.db")).unwrap();
+    assert_eq!(code(&mut a, "USE other").await, 1049, "nobody has looked");
+    assert_eq!(code(&mut a, "CREATE DATABASE other").await, 1007);
+    assert_eq!(one(&mut a, "SELECT n FROM other.t").await, "1");
+}

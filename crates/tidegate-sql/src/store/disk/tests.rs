@@ -136,6 +136,11 @@ enum Event {
         file: Name,
         size: usize,
     },
+    /// The file has this name from now on.
+    Rename {
+        from: Name,
+        to: Name,
+    },
     /// With `names` it is one of the directory too.
     Sync {
         file: Name,
@@ -193,6 +198,9 @@ impl Watcher for Journal {
             Change::Truncate { size } => {
                 self.note(Event::Truncate { file: name_of(file), size: usize::try_from(size).unwrap() });
             }
+            Change::Rename { from } => {
+                self.note(Event::Rename { from: name_of(File::Database(from)), to: name_of(file) });
+            }
             Change::Sync => {
                 let begun = self.syncs.lock().unwrap()[&std::thread::current().id()];
                 self.note(Event::Synced { begun });
@@ -230,14 +238,25 @@ impl Image {
 }
 
 /// Makes the files in `directory` as a power cut behind `events` may leave them; a harsh one takes all that was not safe.
-fn cut(events: &[Event], directory: &Path, dice: &mut Dice, harsh: bool) {
+fn cut<'e>(events: &'e [Event], directory: &Path, dice: &mut Dice, harsh: bool) {
+    let mut renamed = BTreeMap::<&[u8], (&[u8], usize)>::new();
+    for (number, event) in events.iter().enumerate() {
+        if let Event::Rename { from, to } = event {
+            renamed.insert(from, (to, number));
+        }
+    }
+    // The last name of what had a name at a moment, and since when it has it, if that is another one.
+    let last_name = |file: &'e [u8], number: usize| match renamed.get(file) {
+        Some((to, since)) if number < *since => (*to, Some(*since)),
+        _ => (file, None),
+    };
     // Where the last sync of a file that has ended began: all before is on the disk.
     let (mut safe, mut names_safe) = (BTreeMap::<&[u8], usize>::new(), 0);
     for event in events {
         if let Event::Synced { begun } = event
             && let Event::Sync { file, names } = &events[*begun]
         {
-            let place = safe.entry(file).or_default();
+            let place = safe.entry(last_name(file, *begun).0).or_default();
             *place = (*place).max(*begun);
             if *names {
                 names_safe = names_safe.max(*begun);
@@ -248,9 +267,11 @@ fn cut(events: &[Event], directory: &Path, dice: &mut Dice, harsh: bool) {
     let mut files: BTreeMap<&[u8], (Image, usize, usize)> = BTreeMap::new();
     for (number, event) in events.iter().enumerate() {
         let (Event::Write { file, .. } | Event::Truncate { file, .. }) = event else { continue };
-        let (image, _, mood) =
-            files.entry(file).or_insert_with(|| (Image::default(), number, if harsh { 0 } else { dice.roll(4) }));
-        let is_safe = safe.get(&file[..]).is_some_and(|safe| number < *safe);
+        let (file, since) = last_name(file, number);
+        let (image, _, mood) = files
+            .entry(file)
+            .or_insert_with(|| (Image::default(), since.unwrap_or(number), if harsh { 0 } else { dice.roll(4) }));
+        let is_safe = safe.get(file).is_some_and(|safe| number < *safe);
         match event {
             _ if !is_safe && (*mood == 0 || *mood == 2 && dice.roll(2) == 0) => {}
             Event::Write { offset, bytes, .. } if !is_safe && *mood == 3 => image.write_some(*offset, bytes, dice),
@@ -405,15 +426,13 @@ fn a_power_cut_loses_no_acknowledged_commit() {
         runtime().block_on(work(&engine, &journal));
     }
     let events = std::mem::take(&mut *journal.events.lock().unwrap());
-    // Until then SQLite's rollback journal guards the file, which nobody watches.
-    let made = events.iter().position(|event| matches!(event, Event::Synced { .. })).expect("a sync");
     let image = directory("power-image");
     let rounds = rounds(40);
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     for round in 0..rounds {
         // Every other time right behind an acknowledgement.
         let harsh = round % 2 == 0;
-        let mut moment = made + dice.roll(events.len() - made);
+        let mut moment = dice.roll(events.len());
         if harsh {
             moment += events[moment..].iter().take_while(|event| !matches!(event, Event::Said(_))).count() + 1;
         }
@@ -468,6 +487,7 @@ impl Watcher for Refusing {
             let what = match change {
                 Change::Write { offset, bytes } => format!("write of {} bytes at {offset}", bytes.len()),
                 Change::Truncate { size } => format!("truncation to {size}"),
+                Change::Rename { .. } => "new name".into(),
                 Change::Sync => "sync".into(),
             };
             self.refused.lock().unwrap().push(format!("{what} of {:?}", OsStr::from_bytes(&name_of(file))));

@@ -26,6 +26,7 @@ impl Outcome for c_int {
             Change::Write { .. } => ffi::SQLITE_IOERR_WRITE,
             Change::Truncate { .. } => ffi::SQLITE_IOERR_TRUNCATE,
             Change::Sync => ffi::SQLITE_IOERR_FSYNC,
+            Change::Rename { .. } => ffi::SQLITE_IOERR,
         }
     }
 
