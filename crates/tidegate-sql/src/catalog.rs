@@ -21,7 +21,7 @@ use crate::{
     column::{Column, Default, same_name},
     parse::{
         KeyKind,
-        program::{routine, trigger},
+        program::{event, routine, trigger},
     },
     sql_mode,
     value::{Rep, collation::Collation},
@@ -36,6 +36,7 @@ pub(crate) struct Catalog {
     pub(crate) commits_reserved: u64,
     pub(crate) triggers: trigger::Triggers,
     pub(crate) routines: Vec<Arc<routine::Routine>>,
+    pub(crate) events: Vec<Arc<event::Event>>,
     references: references::References,
 }
 
@@ -159,7 +160,12 @@ impl Catalog {
         &self.triggers
     }
 
-    /// The procedures, by their names.
+    /// The events, by their names.
+    pub(crate) fn events(&self) -> &[Arc<event::Event>] {
+        &self.events
+    }
+
+    /// The procedures and functions.
     pub(crate) fn routines(&self) -> &[Arc<routine::Routine>] {
         &self.routines
     }

@@ -3,6 +3,7 @@
 mod alter;
 mod create;
 mod define;
+pub(crate) mod event;
 mod fulltext;
 mod keys;
 mod physical;
@@ -77,7 +78,14 @@ pub(crate) fn run(
         Statement::DropDatabase { name, if_exists } => drop_database(core, &name, if_exists)?,
         Statement::CreateTable(create) => return create::create_table(core, *create, text.sql, more, sink),
         Statement::DropTable { tables, if_exists, temporary } => drop_some_tables(core, tables, if_exists, temporary)?,
-        statement @ (Statement::CreateTrigger(_) | Statement::CreateRoutine(_) | Statement::DropProgram { .. }) => {
+        Statement::Event(event) => {
+            event::define(core, &event, text.sql)?;
+            0
+        }
+        statement @ (Statement::CreateTrigger(_)
+        | Statement::CreateRoutine(_)
+        | Statement::AlterRoutine(_)
+        | Statement::DropProgram { .. }) => {
             trigger::define(core, statement)?;
             0
         }

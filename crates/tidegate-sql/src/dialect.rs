@@ -409,7 +409,7 @@ fn name(parser: &mut Parser) -> Parsed {
         parts.push(identifier(parser)?);
     }
     if is_paren(parser.peek_token_ref()) && parts.len() == 2 {
-        // `schema.function(…)`: there are no stored functions.
+        // `schema.function(…)`
         return parser.parse_function(ObjectName::from(parts));
     }
     Ok(if parts.len() == 1 { Expr::Identifier(parts.remove(0)) } else { Expr::CompoundIdentifier(parts) })

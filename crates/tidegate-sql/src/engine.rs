@@ -16,14 +16,17 @@ use crate::{
     background::Background,
     ddl,
     directory::Directory,
-    functions,
+    events, exec, functions,
     globals::Globals,
     other_programs,
     session::{PooledSession, Session, above::Above, pool::Pool},
     settings::{EngineOptions, OpenError, Settings},
     shared::EngineInner,
     show, sql_mode,
-    store::{conn, vfs},
+    store::{
+        conn::{self, SqliteError},
+        vfs,
+    },
     translate::Library,
 };
 
@@ -54,6 +57,12 @@ static ABOVE: Above = Above {
     admin: show::admin,
 };
 
+/// Makes all functions known to a connection.
+fn register_functions(db: *mut libsqlite3_sys::sqlite3) -> Result<(), SqliteError> {
+    functions::register(db)?;
+    exec::call::register(db)
+}
+
 impl Engine {
     /// Opens a data directory and takes its lock.
     ///
@@ -61,7 +70,7 @@ impl Engine {
     /// See [`OpenError`].
     pub fn open(options: EngineOptions) -> Result<Self, OpenError> {
         vfs::register().map_err(OpenError::Sqlite)?;
-        conn::provide_functions(functions::register);
+        conn::provide_functions(register_functions);
         let sql_mode = sql_mode::parse(&options.sql_mode).map_err(OpenError::SqlMode)?;
         let settings = Arc::new(Settings::default());
         settings.set(&options, sql_mode);
@@ -72,7 +81,7 @@ impl Engine {
         let transactions = Arc::default();
         let background = Background::start(&settings, &directory, &transactions);
         let background = background.map_err(|source| OpenError::Io { path: directory.path.clone(), source })?;
-        Ok(Self {
+        let engine = Self {
             inner: Arc::new(EngineInner {
                 id: NEXT_ENGINE.fetch_add(1, Ordering::Relaxed),
                 directory,
@@ -87,8 +96,11 @@ impl Engine {
                 transactions,
                 calm: Arc::default(),
                 globals: Globals::default(),
+                events: Arc::default(),
             }),
-        })
+        };
+        events::provide(&engine.inner, &ABOVE);
+        Ok(engine)
     }
 
     /// Changes everything but the path and the version; sessions that are open keep what they began with.

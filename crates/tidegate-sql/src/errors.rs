@@ -54,6 +54,8 @@ errors! {
     no_such_user() = 1133 b"28000" "Can't find any matching row in the user table";
     /// A privilege that tables do not have.
     illegal_grant() = 1144 b"42000" "Illegal GRANT/REVOKE command; please consult the manual to see which privileges can be used";
+    /// REVOKE of what was not granted on a procedure or function.
+    no_such_routine_grant(user, host, name) = 1403 b"42000" "There is no such grant defined for user '{user}' on host '{host}' on routine '{name}'";
     /// REVOKE of what was not granted on a table.
     no_such_table_grant(user, host, table) = 1147 b"42000" "There is no such grant defined for user '{user}' on host '{host}' on table '{table}'";
     /// REVOKE ALL of somebody who does not exist.
@@ -272,6 +274,8 @@ errors! {
     unknown_program(kind, name) = 1305 b"42000" "{kind} {name} does not exist";
     /// A definition within a definition.
     nested_program(kind) = 1303 b"2F003" "Can't create a {kind} from within another stored routine";
+    /// A stored function that has to be called with its schema's name.
+    native_function_name(name) = 1585 b"HY000" "This function '{name}' has the same name as a native function";
     /// Two procedures of a name.
     routine_exists(kind, name) = 1304 b"42000" "{kind} {name} already exists";
     /// CALL with more or fewer arguments than there are parameters.
@@ -312,6 +316,12 @@ errors! {
     label_redefined(name) = 1309 b"42000" "Redefining label {name}";
     /// A label behind END that is another one than in front.
     label_mismatch(name) = 1310 b"42000" "End-label {name} without match";
+    /// A function that cannot return anything.
+    no_return(name) = 1320 b"42000" "No RETURN found in FUNCTION {name}";
+    /// A function that has come to its end.
+    ended_without_return(name) = 1321 b"2F005" "FUNCTION {name} ended without RETURN";
+    /// A function that calls itself.
+    recursive_function() = 1424 b"HY000" "Recursive stored functions and triggers are not allowed";
     /// RETURN outside of a function.
     return_outside_function() = 1313 b"42000" "RETURN is only allowed in a FUNCTION";
     /// A statement that no program may hold.
@@ -320,6 +330,8 @@ errors! {
     undefined_condition(name) = 1319 b"42000" "Undefined CONDITION: {name}";
     /// A cursor that is not declared.
     undefined_cursor(name) = 1324 b"42000" "Undefined CURSOR: {name}";
+    /// OPEN with more or fewer values than the cursor has parameters.
+    wrong_cursor_arguments(name) = 4080 b"42000" "Incorrect parameter count to cursor '{name}'";
     /// OPEN of a cursor that is open.
     cursor_already_open() = 1325 b"24000" "Cursor is already open";
     /// FETCH or CLOSE of a cursor that is not open.
@@ -362,7 +374,27 @@ errors! {
     signal_needs_sqlstate() = 1646 b"HY000" "SIGNAL/RESIGNAL can only use a CONDITION defined with SQLSTATE";
     /// A row that is none.
     unknown_structured_variable(name) = 4081 b"HY000" "Unknown structured system variable or ROW routine variable '{name}'";
-    /// DROP EVENT: there are none.
+    /// CREATE EVENT while none runs.
+    scheduler_is_off() = 1105 b"HY000" "Event scheduler is switched off, use SET GLOBAL event_scheduler=ON to enable it.";
+    /// A second event of a name.
+    event_exists(name) = 1537 b"HY000" "Event '{name}' already exists";
+    /// ALTER EVENT … RENAME to its own name.
+    event_of_same_name() = 1551 b"HY000" "Same old and new event name";
+    /// EVERY 0 SECOND.
+    wrong_event_interval() = 1542 b"HY000" "INTERVAL is either not positive or too big";
+    /// ENDS before STARTS.
+    wrong_event_end() = 1543 b"HY000" "ENDS is either invalid or before STARTS";
+    /// A schedule that is over.
+    event_disabled_at_once() = 1544 b"HY000" "Event execution time is in the past. Event has been disabled";
+    /// A schedule that is over.
+    event_dropped_at_once() = 1588 b"HY000" "Event execution time is in the past and ON COMPLETION NOT PRESERVE is set. The event was dropped immediately after creation";
+    /// A schedule that is over.
+    event_not_changed() = 1589 b"HY000" "Event execution time is in the past and ON COMPLETION NOT PRESERVE is set. The event was not changed. Specify a time in the future";
+    /// CREATE EVENT in a program.
+    event_in_program() = 1576 b"HY000" "Recursion of EVENT DDL statements is forbidden when body is present";
+    /// A schedule without a time.
+    wrong_event_time(clause, value) = 1525 b"HY000" "Incorrect {clause} value: '{value}'";
+    /// An event that is not there.
     unknown_event(name) = 1539 b"HY000" "Unknown event '{name}'";
     /// SHOW GRANTS of somebody else: there are no accounts.
     no_such_grant(user, host) = 1141 b"42000" "There is no such grant defined for user '{user}' on host '{host}'";

@@ -2,6 +2,7 @@
 
 mod auto;
 pub(crate) mod bind;
+pub(crate) mod call;
 pub(crate) mod conflict;
 pub(crate) mod copy;
 pub(crate) mod fire;

@@ -49,6 +49,8 @@ mod dialect;
 mod directory;
 mod env;
 mod errors;
+mod event_queue;
+mod events;
 mod exec;
 mod file_names;
 mod functions;

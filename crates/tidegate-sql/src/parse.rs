@@ -37,8 +37,8 @@ pub(crate) mod wait;
 pub(crate) use alter::AlterItem;
 pub(crate) use ddl::{CheckSpec, ColumnSpec, CreateTable, DefaultSpec, ForeignKeySpec, IndexSpec, KeyKind};
 pub(crate) use tree::{
-    Argument, ArgumentPlace, Call, Completion, Delete, Insert, InsertSource, IsolationScope, KillTarget, Pattern,
-    PrepareSource, Returning, SetItem, SetValue, Show, ShowWhat, Span, Statement, TableName, Update,
+    AlterRoutine, Argument, ArgumentPlace, Call, Completion, Delete, Insert, InsertSource, IsolationScope, KillTarget,
+    Pattern, PrepareSource, Returning, SetItem, SetValue, Show, ShowWhat, Span, Statement, TableName, Update,
 };
 
 type Result<T> = std::result::Result<T, ParserError>;
@@ -75,6 +75,7 @@ fn parse_here(
             match program::parse(sql, &tokens, reading)? {
                 program::Definition::Trigger(create) => Statement::CreateTrigger(create),
                 program::Definition::Routine(create) => Statement::CreateRoutine(create),
+                program::Definition::Event(event) => Statement::Event(event),
             },
             tokens,
         ));

@@ -57,7 +57,7 @@ use transaction::{Transaction, writes_for_others};
 
 use crate::{
     cache::{self, Entry, StatementCache},
-    env::Env,
+    env::{Env, UserValue},
     errors,
     exec::{bind::Constants, write::Written},
     lexer::{self, Literals, Normalised},
@@ -111,6 +111,8 @@ pub(crate) struct Core {
     away_from: Option<Option<String>>,
     /// Whether plans are kept and used again; only tests turn it off.
     caches: bool,
+    /// The values of OUT parameters in the places of an EXECUTE's variables, by their numbers.
+    given_back: Vec<(usize, UserValue)>,
     /// The file of the LOAD DATA that runs, however often it has to begin again.
     loads: Option<Rc<FileSource>>,
 }
@@ -154,6 +156,7 @@ impl Session {
                 context: None,
                 away_from: None,
                 caches: true,
+                given_back: Vec::new(),
                 loads: None,
             },
         }
@@ -226,6 +229,8 @@ mod status {
     pub(super) const IN_TRANSACTION: u16 = 1;
     pub(super) const AUTOCOMMIT: u16 = 2;
     pub(super) const NO_BACKSLASH_ESCAPES: u16 = 512;
+    /// The result holds the OUT parameters of a prepared CALL.
+    pub(super) const OUT_PARAMETERS: u16 = 4096;
 }
 
 impl Core {
@@ -464,6 +469,7 @@ impl Core {
             return Some(self.nap(&plan, constants, more, sink));
         }
         if let PlanKind::Select(SelectPlan { locking: None, .. }) = entry.plan.kind
+            && entry.plan.called.is_empty()
             && entry.plan.is_current()
             && entry.plan.home.as_ref().is_none_or(|home| Arc::ptr_eq(home, &pool.schema))
             && self.env.autocommit.get()
@@ -544,8 +550,8 @@ impl Core {
             }
         }
         // FOR UPDATE waits for the writer also where no transaction keeps the lock afterwards.
-        let is_select =
-            matches!(&plan.kind, PlanKind::Select(select) if select.locking.is_none() || plan.home.is_none());
+        let is_select = plan.called.is_empty()
+            && matches!(&plan.kind, PlanKind::Select(select) if select.locking.is_none() || plan.home.is_none());
         if self.transaction.is_none() && is_select {
             let pool = match &plan.home {
                 Some(home) => Pool::of(home),

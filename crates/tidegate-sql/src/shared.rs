@@ -15,6 +15,7 @@ use crate::{
     background::Background,
     clients::Clients,
     directory::Directory,
+    event_queue::EventQueue,
     globals::Globals,
     locks::Locks,
     redefinition::Calm,
@@ -41,6 +42,7 @@ pub(crate) struct EngineInner {
     pub(crate) calm: Arc<Calm>,
     /// What SET GLOBAL has set.
     pub(crate) globals: Globals,
+    pub(crate) events: Arc<EventQueue>,
 }
 
 impl EngineInner {
@@ -80,6 +82,7 @@ impl EngineInner {
 
 impl Drop for EngineInner {
     fn drop(&mut self) {
+        self.events.switch(false);
         self.directory.close();
     }
 }

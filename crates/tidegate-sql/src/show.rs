@@ -10,6 +10,7 @@ mod collations;
 mod columns;
 mod constraints;
 mod create;
+mod events;
 mod explain;
 mod expression;
 mod routines;
@@ -23,7 +24,7 @@ use tidegate_rows::{QueryError, Sink};
 use crate::{
     catalog::Table,
     errors,
-    identifier::quoted,
+    identifier::{mysql_string, quoted},
     parse::{Pattern, Show, ShowWhat, TableName},
     session::{Core, pool::Pool, rows::rows},
     store::conn::{Cell, Step, quote, to_server_error},
@@ -61,11 +62,6 @@ fn schema_name(core: &Core, given: Option<&str>) -> Result<String, tidegate_rows
         (None, Some(name)) => Ok(name.to_owned()),
         _ => Err(errors::no_database()),
     }
-}
-
-/// A string in MySQL's quotes, for statements that this module writes.
-pub(crate) fn mysql_string(text: &str) -> String {
-    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
 fn span(sql: &[u8], (from, to): (usize, usize)) -> String {
@@ -119,9 +115,9 @@ pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &
             let schema = schema_name(core, table.schema.as_deref())?;
             return create::show_create(core, &schema, &table.name, matches!(show.what, ShowWhat::CreateView(_)), more, sink);
         }
-        ShowWhat::CreateProcedure(name) => return routines::show_create(core, name, more, sink),
         ShowWhat::Routines { kind } => return show_routines(core, show, kind, sql, more, sink),
-        ShowWhat::CreateTrigger(name) => return triggers::show_create(core, name, more, sink),
+        ShowWhat::Events { schema } => return show_events(core, show, schema.as_deref(), sql, more, sink),
+        ShowWhat::CreateRoutine(..) | ShowWhat::CreateEvent(_) | ShowWhat::CreateTrigger(_) => return show_create_program(core, &show.what, more, sink),
         ShowWhat::Triggers { schema } => return show_triggers(core, show, schema.as_deref(), sql, more, sink),
         ShowWhat::CreateDatabase(name) => {
             let schema = core.engine.schema(name)?;
@@ -152,6 +148,16 @@ pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &
     filtered(core, show, sql, &query, order, more, sink)
 }
 
+/// SHOW CREATE of a stored program.
+fn show_create_program(core: &mut Core, what: &ShowWhat, more: bool, sink: &mut dyn Sink) -> Done {
+    match what {
+        ShowWhat::CreateRoutine(kind, name) => routines::show_create(core, *kind, name, more, sink),
+        ShowWhat::CreateEvent(name) => events::show_create(core, name, more, sink),
+        ShowWhat::CreateTrigger(name) => triggers::show_create(core, name, more, sink),
+        _ => Err(errors::internal("no stored program").into()),
+    }
+}
+
 /// SHOW PROCEDURE STATUS and its like, whose LIKE is about the names of the programs.
 fn show_routines(core: &mut Core, show: &Show, kind: &str, sql: &[u8], more: bool, sink: &mut dyn Sink) -> Done {
     let like = match &show.like {
@@ -160,6 +166,24 @@ fn show_routines(core: &mut Core, show: &Show, kind: &str, sql: &[u8], more: boo
     };
     let query = format!("{} WHERE routine_type = '{kind}'{like}", routines::STATUS);
     filtered(core, &Show { like: None, ..show.clone() }, sql, &query, "1, 2", more, sink)
+}
+
+/// SHOW EVENTS, whose LIKE is about their names.
+fn show_events(
+    core: &mut Core,
+    show: &Show,
+    schema: Option<&str>,
+    sql: &[u8],
+    more: bool,
+    sink: &mut dyn Sink,
+) -> Done {
+    let schema = schema_name(core, schema)?;
+    let like = match &show.like {
+        Some(Pattern::Text(text)) => format!(" AND event_name LIKE {}", span(sql, *text)),
+        _ => String::new(),
+    };
+    let query = format!("{} WHERE BINARY event_schema = {}{like}", events::SHOW, mysql_string(&schema));
+    filtered(core, &Show { like: None, ..show.clone() }, sql, &query, "2", more, sink)
 }
 
 /// SHOW TRIGGERS, whose LIKE is about the names of tables.

@@ -9,7 +9,7 @@ use super::{
     patterns::closeness,
     privileges::{Privileges, Reach},
 };
-use crate::{account_name::Name, errors};
+use crate::{account_name::Name, errors, parse::program::RoutineKind};
 
 /// What a session, or the definer of a view, may do.
 #[derive(Debug)]
@@ -67,6 +67,12 @@ impl Access {
         self.is_unlimited() || definer.is_some_and(|definer| *definer == self.name)
     }
 
+    /// What holds for a procedure or function.
+    pub(crate) fn on_routine(&self, schema: &str, kind: RoutineKind, name: &str) -> Privileges {
+        let of_routine = self.grants.iter().map(|grants| grants.of_routine(schema, kind, name));
+        of_routine.fold(self.on_schema(schema), Privileges::and)
+    }
+
     /// What holds for all of a table.
     pub(crate) fn on_table(&self, schema: &str, table: &str) -> Privileges {
         let of_table = self.grants.iter().filter_map(|grants| grants.of_table(schema, table));
@@ -91,14 +97,20 @@ impl Access {
     /// Whether there is anything in a schema that the session may do something with.
     pub(crate) fn sees_schema(&self, schema: &str) -> bool {
         let of_schemas = Privileges::all(Reach::Schema);
-        self.on_schema(schema).has_any(of_schemas.and(Privileges::SHOW_DATABASES))
-            || self.grants.iter().any(|grants| grants.tables.keys().any(|(known, _)| known == schema))
+        self.on_schema(schema).has_any(of_schemas.and(Privileges::SHOW_DATABASES)) || self.has_objects_in(schema)
+    }
+
+    /// Whether something was granted on a table or routine of a schema.
+    fn has_objects_in(&self, schema: &str) -> bool {
+        self.grants.iter().any(|grants| {
+            grants.tables.keys().any(|(known, _)| known == schema)
+                || grants.routines.keys().any(|(_, known, _)| known == schema)
+        })
     }
 
     /// Whether the session may use a schema.
     fn may_enter(&self, schema: &str) -> bool {
-        self.on_schema(schema).has_any(Privileges::all(Reach::Schema))
-            || self.grants.iter().any(|grants| grants.tables.keys().any(|(known, _)| known == schema))
+        self.on_schema(schema).has_any(Privileges::all(Reach::Schema)) || self.has_objects_in(schema)
     }
 
     /// Whether a table is there, as far as the session is to know.

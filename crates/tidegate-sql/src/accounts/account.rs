@@ -11,7 +11,7 @@ use super::{
     patterns::{closeness, like},
     privileges::{Privileges, Reach},
 };
-use crate::{account_name::Name, identifier::quoted};
+use crate::{account_name::Name, identifier::quoted, parse::program::RoutineKind};
 
 /// How the user of an account proves who it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +61,8 @@ pub(crate) struct Grants {
     pub(crate) schemas: BTreeMap<String, Privileges>,
     /// By schema and table.
     pub(crate) tables: BTreeMap<(String, String), TableGrant>,
+    /// By kind, schema and name in lower case.
+    pub(crate) routines: BTreeMap<(RoutineKind, String, String), Privileges>,
 }
 
 /// What was granted on a table.
@@ -160,8 +162,18 @@ impl Grants {
         self.tables.get(&(schema.to_owned(), table.to_owned()))
     }
 
+    /// What was granted on a procedure or function itself.
+    pub(crate) fn of_routine(&self, schema: &str, kind: RoutineKind, name: &str) -> Privileges {
+        if self.routines.is_empty() {
+            return Privileges::NONE;
+        }
+        let found = self.routines.get(&(kind, schema.to_owned(), name.to_lowercase()));
+        found.copied().unwrap_or(Privileges::NONE)
+    }
+
     /// Forgets what is empty.
     pub(crate) fn tidy(&mut self) {
+        self.routines.retain(|_, privileges| !privileges.is_empty());
         self.schemas.retain(|_, privileges| !privileges.is_empty());
         for grant in self.tables.values_mut() {
             grant.columns.retain(|_, privileges| !privileges.is_empty());
@@ -221,6 +233,12 @@ impl Account {
         for ((schema, table), grant) in &self.grants.tables {
             let object = format!("{}.{}", quoted(schema), quoted(table));
             lines.push(format!("GRANT {} ON {object} TO {to}{}", grant.granted(), option(grant.table)));
+        }
+        for ((kind, schema, name), privileges) in &self.grants.routines {
+            let plain = privileges.without(Privileges::GRANT);
+            let granted = if plain.is_empty() { "USAGE".to_owned() } else { plain.names() };
+            let object = format!("{} {}.{}", kind.word(), quoted(schema), quoted(name));
+            lines.push(format!("GRANT {granted} ON {object} TO {to}{}", option(*privileges)));
         }
         lines
     }

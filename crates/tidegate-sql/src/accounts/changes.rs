@@ -12,7 +12,10 @@ use super::{
 use crate::{
     account_name::Name,
     errors,
-    parse::account::{AccountStatement, Given, Identified, Level, Wanted, Who},
+    parse::{
+        account::{AccountStatement, Given, Identified, Level, Wanted, Who},
+        program::RoutineKind,
+    },
 };
 
 type Res<T> = Result<T, ServerError>;
@@ -37,6 +40,8 @@ pub(crate) enum At {
     Server,
     Schema(String),
     Table(String, String),
+    /// A procedure or function, its name in lower case.
+    Routine(RoutineKind, String, String),
 }
 
 impl Grant {
@@ -54,6 +59,10 @@ impl Grant {
                 let schema = schema.clone().map_or_else(current, Ok)?;
                 (At::Table(schema, table.clone()), Reach::Table)
             }
+            Level::Routine(kind, schema, name) => {
+                let schema = schema.clone().map_or_else(current, Ok)?;
+                return Self::of_routine(At::Routine(*kind, schema, name.to_lowercase()), given);
+            }
         };
         let mut grant = Self { at, privileges: Privileges::NONE, columns: Vec::new() };
         let Some(wanted) = &given.privileges else {
@@ -62,6 +71,23 @@ impl Grant {
         };
         for wanted in wanted {
             grant.add(wanted, reach)?;
+        }
+        Ok(grant)
+    }
+
+    fn of_routine(at: At, given: &Given) -> Res<Self> {
+        let all = Privileges::OF_ROUTINES;
+        let mut grant = Self { at, privileges: Privileges::NONE, columns: Vec::new() };
+        let Some(wanted) = &given.privileges else { return Ok(Self { privileges: all, ..grant }) };
+        for Wanted { name, columns } in wanted {
+            if name.eq_ignore_ascii_case("USAGE") {
+                continue;
+            }
+            let privilege = Privileges::named(name).ok_or_else(|| errors::syntax(name))?;
+            if !all.and(Privileges::GRANT).has(privilege) || !columns.is_empty() {
+                return Err(errors::illegal_grant());
+            }
+            grant.privileges = grant.privileges.and(privilege);
         }
         Ok(grant)
     }
@@ -259,6 +285,10 @@ impl State {
                     *known = known.and(*privilege);
                 }
             }
+            At::Routine(kind, schema, name) => {
+                let known = grants.routines.entry((*kind, schema.clone(), name.clone())).or_default();
+                *known = known.and(given);
+            }
         }
         grants.tidy();
         Ok(())
@@ -267,7 +297,7 @@ impl State {
     /// Takes privileges from an account.
     ///
     /// # Errors
-    /// 1141 and 1147 if it has none there, 1396 for one that stands in the configuration.
+    /// 1141, 1147 and 1403 if it has none there, 1396 for one that stands in the configuration.
     pub(crate) fn revoke(&mut self, name: &Name, grant: &Grant) -> Res<()> {
         let taken = grant.privileges;
         let none = || errors::no_such_grant(&name.user, &name.host);
@@ -292,6 +322,11 @@ impl State {
                         *known = known.without(*privilege);
                     }
                 }
+            }
+            At::Routine(kind, schema, routine) => {
+                let none = || errors::no_such_routine_grant(&name.user, &name.host, routine);
+                let known = grants.routines.get_mut(&(*kind, schema.clone(), routine.clone())).ok_or_else(none)?;
+                *known = known.without(taken);
             }
         }
         grants.tidy();

@@ -85,7 +85,7 @@ pub(crate) struct Accounts {
 }
 
 /// The account of whoever is inside of the process.
-fn process() -> Name {
+pub(crate) fn process() -> Name {
     Name::new("root", "localhost")
 }
 

@@ -100,6 +100,8 @@ impl Privileges {
     pub(crate) const GRANT: Self = Self(1 << 63);
     /// None.
     pub(crate) const NONE: Self = Self(0);
+    /// What a procedure or function can have.
+    pub(crate) const OF_ROUTINES: Self = Self(Self::EXECUTE.0 | Self::ALTER_ROUTINE.0);
     /// What a column can have.
     pub(crate) const OF_COLUMNS: Self = Self(Self::SELECT.0 | Self::INSERT.0 | Self::UPDATE.0 | Self::REFERENCES.0);
 

@@ -82,7 +82,8 @@ pub(crate) fn renewed(conn: &Conn, old: &Catalog, tables: &BTreeSet<i64>) -> Res
 fn load_programs(conn: &Conn, old: Option<&Catalog>, catalog: &mut Catalog) -> Result<(), SqliteError> {
     let collation = catalog.collation.unwrap_or(Collation::DEFAULT);
     catalog.triggers = programs::load_triggers(conn, old.map(|old| &old.triggers), collation)?;
-    catalog.routines = programs::load_procedures(conn, old.map_or(&[], Catalog::routines), collation)?;
+    catalog.events = programs::load_events(conn, old.map_or(&[], Catalog::events), collation)?;
+    catalog.routines = programs::load_routines(conn, old.map_or(&[], Catalog::routines), collation)?;
     Ok(())
 }
 

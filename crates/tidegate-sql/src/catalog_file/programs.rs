@@ -5,6 +5,8 @@ use std::sync::Arc;
 use crate::{
     account_name::Name,
     parse::program::{
+        RoutineKind,
+        event::Event,
         kept::Kept,
         routine::Routine,
         trigger::{Trigger, Triggers},
@@ -16,14 +18,23 @@ use crate::{
 
 /// What format 5 added: the definitions of stored programs.
 ///
-/// `kind` is 1 for triggers, of which `table_id` is the table and `position` the place among all of that table, and 2 for procedures.
+/// `kind` is 1 for triggers, of which `table_id` is the table and `position` the place among all of that table, 2 for procedures,
+/// 3 for functions and 4 for events, of which `position` is the time of the last ALTER.
 pub(crate) const TABLE: &str = "\
 CREATE TABLE IF NOT EXISTS tg_program (id INTEGER PRIMARY KEY, kind INTEGER NOT NULL, name TEXT NOT NULL, table_id INTEGER, \
  position INTEGER NOT NULL, text TEXT NOT NULL, sql_mode TEXT NOT NULL, definer TEXT NOT NULL, created INTEGER NOT NULL, \
  charset TEXT NOT NULL, collation INTEGER NOT NULL, UNIQUE (kind, name)) STRICT;";
 
 const TRIGGER: i64 = 1;
-const PROCEDURE: i64 = 2;
+const EVENT: i64 = 4;
+
+/// The number of a kind of routine.
+fn number_of(kind: RoutineKind) -> i64 {
+    match kind {
+        RoutineKind::Procedure => 2,
+        RoutineKind::Function => 3,
+    }
+}
 
 /// An account in `tg_program`: empty for the process.
 fn name_to_keep(name: Option<&Name>) -> String {
@@ -54,12 +65,32 @@ pub(crate) fn store_trigger(conn: &Conn, new: &NewProgram<'_>, table: i64, posit
     store(conn, new, TRIGGER, Datum::Int(table), position)
 }
 
-/// Writes a new procedure, inside of the caller's transaction.
+/// Writes a new procedure or function, inside of the caller's transaction.
 ///
 /// # Errors
 /// SQLite's.
-pub(crate) fn store_procedure(conn: &Conn, new: &NewProgram<'_>) -> Result<(), SqliteError> {
-    store(conn, new, PROCEDURE, Datum::Null, 0)
+pub(crate) fn store_routine(conn: &Conn, kind: RoutineKind, new: &NewProgram<'_>) -> Result<(), SqliteError> {
+    store(conn, new, number_of(kind), Datum::Null, 0)
+}
+
+/// Writes an event that was altered at this time, or is new, inside of the caller's transaction.
+///
+/// # Errors
+/// SQLite's.
+pub(crate) fn store_event(conn: &Conn, new: &NewProgram<'_>, altered: i64) -> Result<(), SqliteError> {
+    store(conn, new, EVENT, Datum::Null, altered)
+}
+
+/// Gives a procedure or function another text, at a time in microseconds since 1970.
+///
+/// # Errors
+/// SQLite's.
+pub(crate) fn alter_routine(conn: &Conn, id: i64, text: &str, now: i64) -> Result<(), SqliteError> {
+    let mut stmt = conn.prepare("UPDATE tg_program SET text = ?1, position = ?2 WHERE id = ?3")?;
+    for (index, value) in [Datum::text(text), Datum::Int(now), Datum::Int(id)].iter().enumerate() {
+        stmt.bind(index + 1, value.as_cell())?;
+    }
+    stmt.run()
 }
 
 fn store(conn: &Conn, new: &NewProgram<'_>, kind: i64, table: Datum, position: i64) -> Result<(), SqliteError> {
@@ -128,21 +159,42 @@ pub(crate) fn load_triggers(
     Ok(triggers)
 }
 
-/// Reads the procedures of a file; those that are as before keep what has been read of them.
+/// Reads the procedures and functions of a file; those that are as before keep what has been read of them.
 ///
 /// # Errors
 /// SQLite's.
-pub(crate) fn load_procedures(
+pub(crate) fn load_routines(
     conn: &Conn,
     old: &[Arc<Routine>],
     collation: Collation,
 ) -> Result<Vec<Arc<Routine>>, SqliteError> {
     let mut routines = Vec::new();
-    each(conn, PROCEDURE, "name", collation, |kept, _, _| {
-        let known = old.iter().find(|known| known.kept.is_same(&kept)).cloned();
-        routines.push(known.unwrap_or_else(|| Arc::new(Routine::new(kept))));
-    })?;
+    for kind in [RoutineKind::Procedure, RoutineKind::Function] {
+        each(conn, number_of(kind), "name", collation, |kept, _, altered| {
+            let kept = Kept { altered, ..kept };
+            let known = old.iter().find(|known| known.kind == kind && known.kept.is_same(&kept)).cloned();
+            routines.push(known.unwrap_or_else(|| Arc::new(Routine::new(kind, kept))));
+        })?;
+    }
     Ok(routines)
+}
+
+/// Reads the events of a file; those that are as before keep what has been read of them.
+///
+/// # Errors
+/// SQLite's.
+pub(crate) fn load_events(
+    conn: &Conn,
+    old: &[Arc<Event>],
+    collation: Collation,
+) -> Result<Vec<Arc<Event>>, SqliteError> {
+    let mut events = Vec::new();
+    each(conn, EVENT, "name", collation, |kept, _, altered| {
+        let kept = Kept { altered, ..kept };
+        let known = old.iter().find(|known| known.kept.is_same(&kept)).cloned();
+        events.push(known.unwrap_or_else(|| Arc::new(Event::new(kept))));
+    })?;
+    Ok(events)
 }
 
 /// Calls `f` with each program of a kind, the number of its table and its position.
@@ -170,6 +222,7 @@ fn each(
             sql_mode: sql_mode::parse(&text(5)).unwrap_or(0),
             definer: name_of(&text(6)),
             created: int(7),
+            altered: 0,
             charset: text(8),
             collation: Collation(int(9) as u16),
             schema_collation,

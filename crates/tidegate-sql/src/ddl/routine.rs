@@ -1,6 +1,6 @@
-//! CREATE PROCEDURE and DROP PROCEDURE.
+//! CREATE, ALTER and DROP of procedures and functions.
 
-use std::sync::Arc;
+use std::{fmt::Write, sync::Arc};
 
 use tidegate_rows::ServerError;
 
@@ -13,23 +13,25 @@ use crate::{
     catalog_file::programs,
     errors,
     parse::{
-        TableName,
+        AlterRoutine, TableName,
         program::{
-            CreateRoutine,
+            CreateRoutine, RoutineKind,
             routine::{Routine, named},
+            signature::{Says, Signature},
         },
     },
     session::Core,
+    sql_mode,
 };
 
 type Res<T> = Result<T, ServerError>;
 
-/// Carries out CREATE PROCEDURE.
+/// Carries out CREATE PROCEDURE and CREATE FUNCTION.
 ///
 /// # Errors
 /// MySQL's.
 pub(super) fn create(core: &mut Core, create: &CreateRoutine) -> Res<()> {
-    let (name, if_not_exists) = (&create.signature.name, create.signature.if_not_exists);
+    let Signature { kind, name, if_not_exists, .. } = &create.signature;
     if name.name.chars().count() > NAME_MAX {
         return Err(errors::too_long_name(&name.name));
     }
@@ -38,29 +40,31 @@ pub(super) fn create(core: &mut Core, create: &CreateRoutine) -> Res<()> {
     access.want_in_schema(&schema.name, Privileges::CREATE_ROUTINE)?;
     let new = new_program(core, &name.name, &create.text, create.definer.as_ref())?;
     let exists = change(core, &schema, &[], |conn, catalog| {
-        if let Some(known) = named(catalog.routines(), &name.name) {
-            if if_not_exists {
+        if let Some(known) = named(catalog.routines(), *kind, &name.name) {
+            if *if_not_exists {
                 return Ok(true);
             }
             if !create.or_replace {
-                return Err(errors::routine_exists("PROCEDURE", &name.name));
+                return Err(errors::routine_exists(kind.word(), &name.name));
             }
-            may_alter(&access, Some(known), &schema.name, &name.name)?;
+            may_alter(&access, *kind, Some(known), &schema.name, &name.name)?;
             programs::remove(conn, known.kept.id).map_err(internal)?;
         }
-        programs::store_procedure(conn, &new).map_err(internal)?;
+        programs::store_routine(conn, *kind, &new).map_err(internal)?;
         Ok(false)
     })?;
     if exists {
-        core.env.note(errors::routine_exists("PROCEDURE", &name.name));
+        core.env.note(errors::routine_exists(kind.word(), &name.name));
+    } else if *kind == RoutineKind::Function && (core.above.library.exists)(&name.name.to_ascii_uppercase()) {
+        core.env.note(errors::native_function_name(&name.name));
     }
     Ok(())
 }
 
-/// Whether somebody may change or drop a procedure.
-fn may_alter(access: &Access, routine: Option<&Arc<Routine>>, schema: &str, name: &str) -> Res<()> {
+/// Whether somebody may change or drop a routine.
+fn may_alter(access: &Access, kind: RoutineKind, routine: Option<&Arc<Routine>>, schema: &str, name: &str) -> Res<()> {
     if routine.is_some_and(|routine| access.is_definer(routine.kept.definer.as_ref()))
-        || access.on_schema(schema).has(Privileges::ALTER_ROUTINE)
+        || access.on_routine(schema, kind, name).has(Privileges::ALTER_ROUTINE)
     {
         return Ok(());
     }
@@ -68,17 +72,52 @@ fn may_alter(access: &Access, routine: Option<&Arc<Routine>>, schema: &str, name
     Err(errors::routine_denied("alter routine", user, host, format!("{schema}.{name}")))
 }
 
-/// Carries out DROP PROCEDURE.
+/// Carries out ALTER PROCEDURE and ALTER FUNCTION.
 ///
 /// # Errors
-/// 1305
-pub(super) fn drop(core: &mut Core, name: &TableName, if_exists: bool) -> Res<()> {
+/// 1305, 1370
+pub(super) fn alter(core: &mut Core, alter: &AlterRoutine) -> Res<()> {
+    let AlterRoutine { kind, name, changes } = alter;
+    let schema = schema_of(core, name)?;
+    let unknown = || errors::unknown_program(kind.word(), format!("{}.{}", schema.name, name.name));
+    let access = core.env.access();
+    may_alter(&access, *kind, named(schema.catalog()?.routines(), *kind, &name.name), &schema.name, &name.name)?;
+    let now = core.env.now_micros();
+    change(core, &schema, &[], |conn, catalog| {
+        let routine = named(catalog.routines(), *kind, &name.name).ok_or_else(unknown)?;
+        let (signature, _) = routine.read()?;
+        let text = with_says(routine, signature, &signature.says.clone().changed(changes));
+        programs::alter_routine(conn, routine.kept.id, &text, now).map_err(internal)
+    })
+}
+
+/// The text of a routine with other characteristics.
+fn with_says(routine: &Routine, signature: &Signature, says: &Says) -> String {
+    let text = &routine.kept.text;
+    let mut new = text[..signature.says_from].to_owned();
+    for word in says.words() {
+        let _ = write!(new, " {word}");
+    }
+    if !says.comment.is_empty() {
+        // Read by the mode of the routine.
+        let is_plain = routine.kept.sql_mode & sql_mode::NO_BACKSLASH_ESCAPES != 0;
+        let comment = if is_plain { says.comment.clone() } else { says.comment.replace('\\', "\\\\") };
+        let _ = write!(new, " COMMENT '{}'", comment.replace('\'', "''"));
+    }
+    new + " " + &text[signature.body..]
+}
+
+/// Carries out DROP PROCEDURE and DROP FUNCTION.
+///
+/// # Errors
+/// 1305, 1370
+pub(super) fn drop(core: &mut Core, kind: RoutineKind, name: &TableName, if_exists: bool) -> Res<()> {
     let schema = schema_of(core, name)?;
     let catalog = schema.catalog()?;
-    let unknown = || errors::unknown_program("PROCEDURE", format!("{}.{}", schema.name, name.name));
+    let unknown = || errors::unknown_program(kind.word(), format!("{}.{}", schema.name, name.name));
     let access = core.env.access();
-    let found = named(catalog.routines(), &name.name);
-    may_alter(&access, found, &schema.name, &name.name)?;
+    let found = named(catalog.routines(), kind, &name.name);
+    may_alter(&access, kind, found, &schema.name, &name.name)?;
     if found.is_none() {
         if !if_exists {
             return Err(unknown());
@@ -88,7 +127,7 @@ pub(super) fn drop(core: &mut Core, name: &TableName, if_exists: bool) -> Res<()
     }
     change(core, &schema, &[], |conn, catalog| {
         // Others may have dropped it while this session waited.
-        match named(catalog.routines(), &name.name) {
+        match named(catalog.routines(), kind, &name.name) {
             Some(found) => programs::remove(conn, found.kept.id).map_err(internal),
             None if if_exists => Ok(()),
             None => Err(unknown()),

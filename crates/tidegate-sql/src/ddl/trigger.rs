@@ -3,7 +3,7 @@
 use sqlparser::tokenizer::Token;
 use tidegate_rows::ServerError;
 
-use super::{change, definer_of, internal, routine, schema_of};
+use super::{change, definer_of, event, internal, routine, schema_of};
 use crate::{
     accounts::Privileges,
     catalog::Table,
@@ -14,7 +14,7 @@ use crate::{
         Statement, TableName,
         account::Who,
         program::{
-            Event,
+            Event, RoutineKind,
             definition::{CreateTrigger, Order},
             trigger::{self, Trigger, Triggers},
         },
@@ -56,25 +56,13 @@ pub(crate) fn define(core: &mut Core, statement: Statement) -> Res<()> {
         Statement::CreateTrigger(definition) => create(core, &definition),
         Statement::CreateRoutine(definition) => routine::create(core, &definition),
         Statement::DropProgram { kind: "TRIGGER", name, if_exists } => drop(core, &name, if_exists),
-        Statement::DropProgram { kind: "PROCEDURE", name, if_exists } => routine::drop(core, &name, if_exists),
-        Statement::DropProgram { kind, name, if_exists } => drop_unknown(core, kind, &name, if_exists),
+        Statement::AlterRoutine(alter) => routine::alter(core, &alter),
+        Statement::DropProgram { kind, name, if_exists } => match RoutineKind::of(kind) {
+            Some(kind) => routine::drop(core, kind, &name, if_exists),
+            None => event::drop(core, &name, if_exists),
+        },
         _ => Err(errors::internal("not a stored program")),
     }
-}
-
-/// DROP FUNCTION, EVENT: there are none.
-fn drop_unknown(core: &Core, kind: &str, name: &TableName, if_exists: bool) -> Res<()> {
-    let schema = schema_of(core, name)?;
-    let error = match (kind, if_exists) {
-        ("EVENT", false) => errors::unknown_event(&name.name),
-        ("EVENT", true) => errors::unknown_program("Event", &name.name),
-        _ => errors::unknown_program(kind, format!("{}.{}", schema.name, name.name)),
-    };
-    if !if_exists {
-        return Err(error);
-    }
-    core.env.note(error);
-    Ok(())
 }
 
 /// Carries out CREATE TRIGGER.

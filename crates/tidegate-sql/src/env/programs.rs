@@ -8,7 +8,9 @@ use std::{
 use tidegate_rows::ServerError;
 
 use super::{Env, Numbers, TakenAutos};
-use crate::{errors::Warning, parse::program::code::Code, shared::EngineInner, task, value::Datum};
+use crate::{
+    catalog::TableState, errors::Warning, parse::program::code::Code, shared::EngineInner, task, value::Datum,
+};
 
 /// The part of a session that belongs to stored programs.
 #[derive(Default)]
@@ -23,6 +25,8 @@ pub(crate) struct Programs {
     reading_number: Cell<(u64, usize)>,
     /// The procedures that call each other now.
     calls: RefCell<Vec<Arc<Code>>>,
+    /// Tables that functions have changed, until the statement around them takes note.
+    touched: RefCell<Vec<Arc<TableState>>>,
 }
 
 /// What the session is again when a call has ended.
@@ -164,6 +168,26 @@ impl Env {
             self.warning_total.set(outside.warning_total);
         }
         self.programs.locals.replace(outside.locals)
+    }
+
+    /// A function has ended; answers its variables. What has warned as it returned is the statement's.
+    pub(crate) fn leave_function(&self, outside: Outside, succeeded: bool) -> Vec<Datum> {
+        let own = if succeeded { self.warnings.take() } else { Vec::new() };
+        let frame = self.leave_program(outside, succeeded);
+        own.into_iter().for_each(|warning| self.push(warning));
+        frame
+    }
+
+    /// Notes tables that a function has changed.
+    pub(crate) fn touch(&self, tables: Vec<Arc<TableState>>) {
+        if !tables.is_empty() {
+            self.programs.touched.borrow_mut().extend(tables);
+        }
+    }
+
+    /// The tables that functions have changed since this was asked last.
+    pub(crate) fn take_touched(&self) -> Vec<Arc<TableState>> {
+        self.programs.touched.take()
     }
 
     /// A statement of a program begins.

@@ -49,6 +49,15 @@ impl Env {
         self.rights.version.set(0);
     }
 
+    /// The account that CURRENT_USER() answers.
+    pub(crate) fn current_account(&self) -> String {
+        match &*self.rights.acting.borrow() {
+            Some(Some(definer)) => definer.to_string(),
+            Some(None) => crate::accounts::process().to_string(),
+            None => self.client.account(),
+        }
+    }
+
     /// Acts as the definer of a procedure from now on, or as the session itself; answers as whom it did before.
     pub(crate) fn act_as(&self, definer: Option<Option<Name>>) -> Option<Option<Name>> {
         self.rights.version.set(0);

@@ -247,7 +247,7 @@ impl<'a> Constants<'a> {
             Source::FoundRows => Val::Int(env.found_rows.get()),
             Source::ConnectionId => Val::Uint(env.connection_id),
             Source::User => Val::Text(Cow::Owned(env.client.origin().into_bytes())),
-            Source::CurrentUser => Val::Text(Cow::Owned(env.client.account().into_bytes())),
+            Source::CurrentUser => Val::Text(Cow::Owned(env.current_account().into_bytes())),
             // These have been dealt with.
             Source::Literal(_) | Source::Negative(_) | Source::Param(_) | Source::Local(_) | Source::Pattern { .. } => {
                 Val::Null

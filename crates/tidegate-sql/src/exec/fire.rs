@@ -22,17 +22,18 @@ use crate::{
         dml::Feed,
         params::Params,
         plan::PlanKind,
-        programs::{Fired, Planned, PlannedKind, new_slot},
+        programs::{Body, Fired, Planned, PlannedKind, new_slot},
         target_table::TargetTable,
     },
     value::{Datum, out::Out},
 };
 
-/// Runs the statements of a trigger.
-struct TriggerHost<'h, 'w> {
-    writer: &'h mut Writer<'w>,
-    fired: &'h Fired,
-    to: &'h TargetTable,
+/// Runs the statements of a trigger or function.
+pub(super) struct BodyHost<'h, 'w> {
+    pub(super) writer: &'h mut Writer<'w>,
+    pub(super) body: &'h Body,
+    /// The table of NEW, in a trigger.
+    pub(super) to: Option<&'h TargetTable>,
 }
 
 impl TargetTable {
@@ -52,7 +53,7 @@ impl TargetTable {
 
     /// Adds the tables that its triggers may change, and theirs.
     pub(crate) fn add_fired<'t>(&'t self, all: &mut Vec<&'t Rc<TargetTable>>) {
-        for to in self.triggers().iter().flat_map(Fired::targets) {
+        for to in self.triggers().iter().flat_map(|fired| fired.body.targets()) {
             all.push(to);
             to.add_fired(all);
         }
@@ -60,6 +61,15 @@ impl TargetTable {
 }
 
 impl Writer<'_> {
+    /// Notes tables that programs have changed, for those who hear of commits.
+    pub(crate) fn touch(&mut self, touched: Vec<Arc<TableState>>) {
+        for state in touched {
+            if !self.touched.iter().any(|known| Arc::ptr_eq(known, &state)) {
+                self.touched.push(state);
+            }
+        }
+    }
+
     /// Runs the triggers of a table for a row; `new` is changed by those that come before.
     ///
     /// # Errors
@@ -74,7 +84,7 @@ impl Writer<'_> {
     ) -> Res<()> {
         for fired in to.triggers().iter().filter(|fired| fired.event == event && fired.timing == timing) {
             let width = to.table.columns.len();
-            let begin = new_slot(&fired.code, 0);
+            let begin = new_slot(&fired.body.code, 0);
             let mut frame = vec![Datum::Null; begin + 2 * width];
             if let Some(new) = &new {
                 frame[begin..begin + width].clone_from_slice(new);
@@ -83,9 +93,12 @@ impl Writer<'_> {
                 frame[begin + width..].clone_from_slice(old);
             }
             let env = self.env;
-            let outside = env.enter_program(frame, fired.trigger.kept.sql_mode);
-            let ran = program::run(TriggerHost { writer: self, fired, to }, &fired.code, env);
+            let body = &fired.body;
+            let outside = env.enter_program(frame, body.sql_mode);
+            let ran = program::run(BodyHost { writer: self, body, to: Some(to) }, &body.code, env);
             let mut frame = env.leave_program(outside, ran.is_ok());
+            // Of functions that the program has called.
+            self.touch(env.take_touched());
             ran?;
             if let Some(new) = new.as_deref_mut() {
                 for (value, changed) in new.iter_mut().zip(frame.drain(begin..begin + width)) {
@@ -97,8 +110,8 @@ impl Writer<'_> {
     }
 }
 
-impl<'w> TriggerHost<'_, 'w> {
-    /// A writer for a statement of the trigger.
+impl BodyHost<'_, '_> {
+    /// A writer for a statement of the program.
     fn inner(&mut self) -> Writer<'_> {
         let env = self.writer.env;
         Writer {
@@ -115,20 +128,11 @@ impl<'w> TriggerHost<'_, 'w> {
     }
 
     fn planned(&self, fragment: FragmentId) -> Res<Rc<Planned>> {
-        self.fired.planned(self.to, fragment, self.writer.env)
-    }
-
-    /// The statements that the trigger's statement has changed tables with, for those who hear of commits.
-    fn note(&mut self, touched: Vec<Arc<TableState>>) {
-        for state in touched {
-            if !self.writer.touched.iter().any(|known| Arc::ptr_eq(known, &state)) {
-                self.writer.touched.push(state);
-            }
-        }
+        self.body.planned(fragment, self.writer.env)
     }
 }
 
-impl Host for TriggerHost<'_, '_> {
+impl Host for BodyHost<'_, '_> {
     fn value(&mut self, fragment: FragmentId, take: &mut dyn FnMut(&Out, Cell<'_>) -> Res<()>) -> Res<()> {
         let planned = self.planned(fragment)?;
         let feed = query(&planned)?;
@@ -158,6 +162,18 @@ impl Host for TriggerHost<'_, '_> {
             PlannedKind::Failed(error) => return Err(error.clone()),
             PlannedKind::Query(feed) => return self.inner().collect_some(feed, usize::MAX).map(drop),
             PlannedKind::Write(kind) => kind,
+            PlannedKind::Call(call) => {
+                let mut writer = self.inner();
+                let called = writer.call_procedure(call);
+                let touched = std::mem::take(&mut writer.touched);
+                self.writer.touch(touched);
+                let values = called?;
+                let env = self.writer.env;
+                let mut given_back = call.places.iter().zip(&values);
+                return given_back.try_for_each(|((_, place), (out, value))| {
+                    program::assign(&*self, &self.body.code, env, place, out, value)
+                });
+            }
         };
         let mut writer = self.inner();
         let written = match kind {
@@ -176,7 +192,7 @@ impl Host for TriggerHost<'_, '_> {
                 touched.extend(to.reached.iter().cloned());
             }
         }
-        self.note(touched);
+        self.writer.touch(touched);
         if let Some(id) = written?.last_insert_id {
             self.writer.env.last_insert_id.set(id);
         }
@@ -184,9 +200,11 @@ impl Host for TriggerHost<'_, '_> {
     }
 
     fn column_of_new(&self, name: &str) -> Res<(usize, &Column, [&str; 2])> {
-        let (position, column) = self.to.table.column(name).ok_or_else(|| errors::unknown_column(name, "NEW"))?;
-        let slot = new_slot(&self.fired.code, position);
-        Ok((slot, column, [&self.to.schema.name, temporary_name::shown(&self.to.table.name)]))
+        let unknown = || errors::unknown_column(name, "NEW");
+        let to = self.to.ok_or_else(unknown)?;
+        let (position, column) = to.table.column(name).ok_or_else(unknown)?;
+        let slot = new_slot(&self.body.code, position);
+        Ok((slot, column, [&to.schema.name, temporary_name::shown(&to.table.name)]))
     }
 }
 
@@ -195,6 +213,6 @@ fn query(planned: &Planned) -> Res<&Feed> {
     match &planned.kind {
         PlannedKind::Query(feed) => Ok(feed),
         PlannedKind::Failed(error) => Err(error.clone()),
-        PlannedKind::Write(_) => Err(errors::internal("a write among queries")),
+        PlannedKind::Write(_) | PlannedKind::Call(_) => Err(errors::internal("a write among queries")),
     }
 }

@@ -261,6 +261,12 @@ impl<H: Host> Run<'_, H> {
                 self.at = back.ok_or_else(|| errors::internal("the end of no handler"))?;
                 return Ok(Done::Goto(self.at));
             }
+            Op::Return(value) => {
+                let to = self.code.result.ok_or_else(errors::return_outside_function)?;
+                self.assign_value(&Place::Local(to), *value)?;
+                return Ok(Done::End);
+            }
+            Op::NoReturn => return Err(errors::ended_without_return(&self.code.name)),
             Op::EndBlock => return Ok(Done::Goto(self.at + 1)),
             Op::End => return Ok(Done::End),
         }
@@ -323,25 +329,7 @@ impl<H: Host> Run<'_, H> {
     }
 
     fn assign(&mut self, to: &Place, out: &Out, value: &Datum) -> Res<()> {
-        let env = self.env;
-        let (slot, column, [schema, table]) = match to {
-            Place::User(name) => {
-                env.set_user_variable(name, user_value(out, value));
-                return Ok(());
-            }
-            Place::Local(slot) => (*slot, &self.code.variables[*slot], ["", ""]),
-            Place::New(name) => self.host.column_of_new(name)?,
-        };
-        if column.generated.is_some() {
-            let error = errors::generated_value(&column.name, table);
-            if is_strict(env) && !env.ignoring.get() {
-                return Err(error);
-            }
-            env.warn(error);
-            return Ok(());
-        }
-        env.set_local(slot, converted(env, column, [schema, table], out, value)?);
-        Ok(())
+        assign(&self.host, self.code, self.env, to, out, value)
     }
 
     /// GET DIAGNOSTICS: of the condition that is handled, or of the last statement that left any.
@@ -455,18 +443,47 @@ impl<H: Host> Run<'_, H> {
     }
 }
 
-/// A value as a variable or a column keeps it.
+/// Gives a place a value.
+///
+/// # Errors
+/// As [`converted`]; 1054 for a column that NEW does not have, 1906 for a generated one.
+pub(crate) fn assign(host: &impl Host, code: &Code, env: &Env, to: &Place, out: &Out, value: &Datum) -> Res<()> {
+    let (slot, column, [schema, table]) = match to {
+        Place::User(name) => {
+            env.set_user_variable(name, user_value(out, value));
+            return Ok(());
+        }
+        Place::Local(slot) => (*slot, &code.variables[*slot], ["", ""]),
+        Place::New(name) => host.column_of_new(name)?,
+    };
+    if column.generated.is_some() {
+        let error = errors::generated_value(&column.name, table);
+        if is_strict(env) && !env.ignoring.get() {
+            return Err(error);
+        }
+        env.warn(error);
+        return Ok(());
+    }
+    let value = converted(env, column, ([schema, table], 0), out, value)?;
+    if value.is_null() && !column.nullable && matches!(to, Place::Local(_)) {
+        return Err(errors::null_not_allowed(&column.name));
+    }
+    env.set_local(slot, value);
+    Ok(())
+}
+
+/// A value as a variable or a column keeps it; errors name its table and row.
 ///
 /// # Errors
 /// 1366 and its like, in strict mode.
 pub(crate) fn converted(
     env: &Env,
     column: &Column,
-    [schema, table]: [&str; 2],
+    ([schema, table], row): ([&str; 2], usize),
     out: &Out,
     value: &Datum,
 ) -> Res<Datum> {
-    let target = Target { schema, table, column, row: 0, strict: is_strict(env) && !env.ignoring.get(), env };
+    let target = Target { schema, table, column, row, strict: is_strict(env) && !env.ignoring.get(), env };
     target.coerce(out.value_for(value.as_cell(), &column.ty))
 }
 

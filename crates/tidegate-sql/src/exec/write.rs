@@ -23,7 +23,7 @@ use crate::{
             watch::{Check, Purpose, Watch},
         },
     },
-    translate::{dml::Feed, returning::Returned, target_table::TargetTable},
+    translate::{dml::Feed, plan::SelectPlan, returning::Returned, target_table::TargetTable},
     value::{Base, Datum, Rep, Val},
 };
 
@@ -54,7 +54,7 @@ pub(crate) struct ReturnedRows {
 
 impl ReturnedRows {
     /// No rows yet.
-    pub(super) fn new(returned: &Arc<Returned>) -> Self {
+    pub(crate) fn new(returned: &Arc<Returned>) -> Self {
         Self { returned: Arc::clone(returned), cells: Vec::new(), bytes: 0 }
     }
 
@@ -62,7 +62,7 @@ impl ReturnedRows {
     ///
     /// # Errors
     /// 1235 beyond `bytes_max`.
-    pub(super) fn push(&mut self, value: Datum, bytes_max: usize) -> Res<()> {
+    pub(crate) fn push(&mut self, value: Datum, bytes_max: usize) -> Res<()> {
         self.bytes += value.size();
         self.cells.push(value);
         if self.bytes > bytes_max { Err(errors::unsupported(TOO_MUCH)) } else { Ok(()) }
@@ -249,6 +249,27 @@ impl Writer<'_> {
         });
         self.stmts.keep(&feed.sql, stmt);
         read.map(|()| cells)
+    }
+
+    /// Runs a query whose functions write: its rows are sent when it has ended.
+    ///
+    /// # Errors
+    /// Those of the query; 1235 for more rows than the statement's memory.
+    pub(crate) fn select(&mut self, select: &SelectPlan) -> Res<Written> {
+        let returned = Returned { columns: select.columns.clone(), outs: select.outs.clone() };
+        let (mut rows, mut count) = (ReturnedRows::new(&Arc::new(returned)), 0);
+        let (constants, memory_max) = (self.constants, self.memory_max);
+        let stmt = self.stmts.query(|| self.conn.prepare(&select.sql)).map_err(internal)?;
+        let mut stmt = constants.bind(stmt, &select.binds)?;
+        while stmt.step().map_err(internal)? == Step::Row {
+            count += 1;
+            for index in 0..select.outs.len() {
+                rows.push(stmt.cell(index).to_owned(), memory_max)?;
+            }
+        }
+        drop(stmt);
+        self.env.found_rows.set(count);
+        Ok(Written { returned: Some(rows), ..Written::default() })
     }
 
     pub(super) fn collect(&mut self, feed: &Feed) -> Res<Rows> {

@@ -11,7 +11,11 @@ use tidegate_rows::ServerError;
 
 use crate::{
     env, errors,
-    store::conn::{Cell, SqliteError},
+    store::{
+        beneath,
+        conn::{Cell, Conn, SqliteError},
+        prepared::Prepared,
+    },
     task,
     value::{Datum, Rep, Val, decimal::Decimal, uint_of},
 };
@@ -161,6 +165,18 @@ pub(crate) struct Out {
 }
 
 impl Out {
+    /// Runs `f` with a connection beneath the statement that calls, and with what is prepared there.
+    ///
+    /// # Errors
+    /// Those of `f`.
+    pub(crate) fn within<R>(
+        &mut self,
+        f: impl FnOnce(&mut Conn, &mut Prepared) -> Result<R, ServerError>,
+    ) -> Result<R, ServerError> {
+        // SAFETY: the context is valid during the call, which runs on this thread.
+        unsafe { beneath::within(ffi::sqlite3_context_db_handle(self.context), f) }
+    }
+
     /// Sets any stored value.
     pub(crate) fn cell(&mut self, cell: Cell<'_>) {
         // SAFETY: the context is valid during the call; SQLite copies text and blobs (TRANSIENT).

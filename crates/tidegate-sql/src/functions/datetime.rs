@@ -443,6 +443,11 @@ pub(super) fn with_interval(
     Some(t.expr(date, scope).and_then(|date| interval(t, date, unnest(amount), minus, scope)))
 }
 
+/// Whether a function takes dates with intervals alone, which is no function like others.
+pub(super) fn is_of_intervals(name: &str) -> bool {
+    matches!(name, "DATE_ADD" | "DATE_SUB")
+}
+
 fn add_days(t: &mut Translator<'_>, date: &Ex, days: &Ex, minus: bool) -> Res<Ex> {
     add(t, date, days, "day", minus)
 }

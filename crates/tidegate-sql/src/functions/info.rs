@@ -75,7 +75,7 @@ static FUNCTIONS: &[Function] = &[
     rewrite("DATABASE", 0, 0, database),
     rewrite("SCHEMA", 0, 0, database),
     rewrite("USER", 0, 0, |_, _| Ok(user(Source::User))),
-    rewrite("CURRENT_USER", 0, 0, |_, _| Ok(user(Source::CurrentUser))),
+    rewrite("CURRENT_USER", 0, 0, |t, _| Ok(current_user(t))),
     rewrite("SESSION_USER", 0, 0, |_, _| Ok(user(Source::User))),
     rewrite("SYSTEM_USER", 0, 0, |_, _| Ok(user(Source::User))),
     rewrite("VERSION", 0, 0, |t, _| Ok(Ex::known_text(t.session.server_version()))),
@@ -196,6 +196,15 @@ pub(crate) fn sleep_time(seconds: Option<f64>) -> Res<Duration> {
 fn user(source: Source) -> Ex {
     let ty = SqlType::varchar(384, Collation::DEFAULT);
     Ex { coercibility: Coercibility::System, ..Ex::constant(source, ty) }
+}
+
+/// The account that acts: in a stored program that is its definer.
+fn current_user(t: &Translator<'_>) -> Ex {
+    let shown = user(Source::CurrentUser);
+    match &t.current_user {
+        Some(name) => Ex { ty: shown.ty, ..Ex::known_text(name) },
+        None => shown,
+    }
 }
 
 fn database(t: &mut Translator<'_>, _: &[Ex]) -> Res<Ex> {

@@ -354,7 +354,7 @@ pub(crate) fn collate(translator: &mut Translator<'_>, ex: Ex, name: &str) -> Re
 
 /// Whether there is a function of this name (in capitals).
 pub(crate) fn exists(name: &str) -> bool {
-    find(name).is_some()
+    find(name).is_some() || datetime::is_of_intervals(name)
 }
 
 /// Whether a function is an aggregate, by its name in capitals.

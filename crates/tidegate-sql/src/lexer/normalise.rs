@@ -150,8 +150,8 @@ pub(crate) fn normalise(sql: &[u8], from: usize, mode: LexMode, out: &mut Normal
         after_word = matches!(piece, Piece::Word | Piece::Variable);
     }
     out.rest = scan.pos;
-    if out.text.get(..6).is_some_and(|word| word.eq_ignore_ascii_case(b"CREATE")) {
-        // A program is one statement, whose own have a `;` each.
+    if out.may_be_program() {
+        // Whose own statements have a `;` each.
         out.rest = super::programs::program_end(sql, from, mode)?.unwrap_or(scan.pos);
     }
     out.hash = hash(&out.text);
@@ -159,6 +159,12 @@ pub(crate) fn normalise(sql: &[u8], from: usize, mode: LexMode, out: &mut Normal
 }
 
 impl Normalised {
+    /// Whether the statement may define a stored program.
+    fn may_be_program(&self) -> bool {
+        let begins = |word: &[u8]| self.text.get(..word.len()).is_some_and(|text| text.eq_ignore_ascii_case(word));
+        begins(b"CREATE") || begins(b"ALTER")
+    }
+
     /// Adds a piece of the statement, whose bytes stand at `start`.
     fn add(&mut self, piece: Piece, bytes: &[u8], start: usize, after_word: bool) {
         match piece {

@@ -82,12 +82,18 @@ fn head_of_program(scan: &mut Scan<'_>) -> Result<Option<Before>, LexError> {
         let (piece, start, end) = scan.next()?;
         Ok((piece, &sql[start..end]))
     };
-    if !matches!(next()?, (Piece::Word, word) if is(word, "CREATE")) {
-        return Ok(None);
-    }
+    let alters = match next()? {
+        (Piece::Word, word) if is(word, "CREATE") => false,
+        // Of programs the only ones whose body can be altered are events.
+        (Piece::Word, word) if is(word, "ALTER") => true,
+        _ => return Ok(None),
+    };
     let mut is_definer = false;
     loop {
         match next()? {
+            (Piece::Word, word) if alters && !is(word, "EVENT") && !is(word, "DEFINER") && !is_definer => {
+                return Ok(None);
+            }
             (Piece::Word, word) if is(word, "TRIGGER") => return Ok(Some(Before::Trigger)),
             (Piece::Word, word) if is(word, "EVENT") => return Ok(Some(Before::Event)),
             (Piece::Word, word) if is(word, "PROCEDURE") || is(word, "FUNCTION") => return Ok(Some(Before::Routine)),
@@ -208,6 +214,8 @@ mod tests {
         check("create procedure p() a: begin do if(1, 2, 3); for i in 1..3 do begin end; end for; end a");
         check("create function f(a int) returns int return case when a then 1 else 2 end");
         check("create event e on schedule every 1 hour do begin delete from t; end");
+        check("alter event e on schedule every 1 hour do begin delete from t; end");
+        check("alter definer = root@localhost event e comment 'x'");
         check(
             "create trigger t before insert on u for each row begin drop table if exists t; if 1 then if 2 then set @a=1; end if; end if; end",
         );
@@ -215,9 +223,16 @@ mod tests {
 
     #[test]
     fn other_statements_are_none() {
-        for text in
-            ["select 1", "create table trigger_ (a int)", "create view v as select 1", "drop trigger t", "create", ""]
-        {
+        for text in [
+            "alter table event add a int",
+            "alter function f comment 'x'",
+            "select 1",
+            "create table trigger_ (a int)",
+            "create view v as select 1",
+            "drop trigger t",
+            "create",
+            "",
+        ] {
             assert_eq!(program_end(text.as_bytes(), 0, LexMode::default()).unwrap(), None, "{text}");
         }
     }

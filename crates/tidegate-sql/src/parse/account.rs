@@ -1,5 +1,7 @@
 //! The trees of statements about accounts.
 
+use super::program::RoutineKind;
+
 /// A user as a statement names it; the session's own, or one by name and host. A role, or a user of any host, has no host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Who {
@@ -34,6 +36,8 @@ pub(crate) enum Level {
     CurrentSchema,
     /// A table, with its schema if that is named.
     Table(Option<String>, String),
+    /// A procedure or function, with its schema if that is named.
+    Routine(RoutineKind, Option<String>, String),
 }
 
 /// A privilege by its name, for all or for some columns.

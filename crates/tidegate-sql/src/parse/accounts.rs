@@ -2,7 +2,10 @@
 
 use sqlparser::{parser::Parser, tokenizer::Token};
 
-use super::{Outcome, Result, Statement, comma_separated, parenthesised, word_or_string};
+use super::{
+    Outcome, Result, Statement, TableName, comma_separated, parenthesised, program::RoutineKind, table_name,
+    word_or_string,
+};
 use crate::{
     dialect::{expect_word, identifier, is_word, take_word, take_words, unexpected},
     errors,
@@ -204,10 +207,14 @@ fn privileges(p: &mut Parser) -> Result<Option<Vec<Wanted>>> {
 
 /// What stands behind ON.
 fn level(p: &mut Parser) -> Result<std::result::Result<Level, tidegate_rows::ServerError>> {
-    for kind in ["PROCEDURE", "FUNCTION", "PACKAGE"] {
-        let follows = !matches!(p.peek_nth_token_ref(1).token, Token::Period);
-        if is_word(p.peek_token_ref(), kind) && follows {
-            return Ok(Err(errors::unsupported(format!("privileges on a {}", kind.to_ascii_lowercase()))));
+    let follows = !matches!(p.peek_nth_token_ref(1).token, Token::Period);
+    if follows && is_word(p.peek_token_ref(), "PACKAGE") {
+        return Ok(Err(errors::unsupported("privileges on a package")));
+    }
+    for kind in [RoutineKind::Procedure, RoutineKind::Function] {
+        if follows && take_word(p, kind.word()) {
+            let TableName { schema, name } = table_name(p)?;
+            return Ok(Ok(Level::Routine(kind, schema, name)));
         }
     }
     take_word(p, "TABLE");

@@ -3,13 +3,14 @@
 use sqlparser::{parser::Parser, tokenizer::Token};
 
 use super::{
-    Outcome, Result, Statement, TableName, accounts,
+    AlterRoutine, Outcome, Result, Statement, TableName, accounts,
     column::{column, column_rest, default},
     comma_separated,
     ddl::{
         CheckSpec, ColumnSpec, DefaultSpec, ForeignKeySpec, IndexSpec, Refused, TableOptions, alter_database,
         constraint, if_exists, if_not_exists, table_options,
     },
+    program::{self, RoutineKind},
     table_name, word_or_string,
 };
 use crate::{
@@ -112,6 +113,13 @@ pub(super) fn alter(p: &mut Parser) -> Result<Outcome> {
     }
     if take_word(p, "DATABASE") || take_word(p, "SCHEMA") {
         return alter_database(p);
+    }
+    for kind in [RoutineKind::Procedure, RoutineKind::Function] {
+        if take_word(p, kind.word()) {
+            let name = table_name(p)?;
+            let changes = program::signature::changes(p)?;
+            return Ok(Ok(Statement::AlterRoutine(Box::new(AlterRoutine { kind, name, changes }))));
+        }
     }
     take_word(p, "IGNORE");
     if !take_word(p, "TABLE") {

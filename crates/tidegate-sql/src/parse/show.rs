@@ -3,7 +3,8 @@
 use sqlparser::{parser::Parser, tokenizer::Token};
 
 use super::{
-    Outcome, Pattern, Result, Show, ShowWhat, Statement, TableName, accounts, comma_separated, span_of, table_name,
+    Outcome, Pattern, Result, Show, ShowWhat, Statement, TableName, accounts, comma_separated, program::RoutineKind,
+    span_of, table_name,
 };
 use crate::{
     dialect::{expect_word, identifier, is_word, take_word, take_words, unexpected},
@@ -35,25 +36,6 @@ fn take_routine_status(p: &mut Parser) -> Option<&'static str> {
     ];
     KINDS.iter().find(|(_, words)| take_words(p, words)).map(|(kind, _)| *kind)
 }
-
-/// Columns of SHOW EVENTS.
-const EVENTS: &[&str] = &[
-    "Db",
-    "Name",
-    "Definer",
-    "Time zone",
-    "Type",
-    "Execute at",
-    "Interval value",
-    "Interval field",
-    "Starts",
-    "Ends",
-    "Status",
-    "Originator",
-    "character_set_client",
-    "collation_connection",
-    "Database Collation",
-];
 
 pub(super) fn show(p: &mut Parser) -> Result<Outcome> {
     let full = take_word(p, "FULL");
@@ -112,8 +94,7 @@ pub(super) fn show(p: &mut Parser) -> Result<Outcome> {
     } else if is_word(p.peek_token_ref(), "COUNT") {
         return count(p);
     } else if take_word(p, "EVENTS") {
-        in_schema(p)?;
-        ShowWhat::Empty(EVENTS)
+        ShowWhat::Events { schema: in_schema(p)? }
     } else {
         let Token::Word(word) = &p.peek_token_ref().token else { return unexpected(p) };
         return Ok(Err(errors::unsupported(format!("SHOW {}", word.value.to_ascii_uppercase()))));
@@ -181,8 +162,12 @@ fn show_create(p: &mut Parser) -> Result<Outcome> {
         ShowWhat::CreateView(table_name(p)?)
     } else if take_word(p, "TRIGGER") {
         ShowWhat::CreateTrigger(table_name(p)?)
+    } else if take_word(p, "EVENT") {
+        ShowWhat::CreateEvent(table_name(p)?)
     } else if take_word(p, "PROCEDURE") {
-        ShowWhat::CreateProcedure(table_name(p)?)
+        ShowWhat::CreateRoutine(RoutineKind::Procedure, table_name(p)?)
+    } else if take_word(p, "FUNCTION") {
+        ShowWhat::CreateRoutine(RoutineKind::Function, table_name(p)?)
     } else if take_word(p, "DATABASE") || take_word(p, "SCHEMA") {
         take_words(p, &["IF", "NOT", "EXISTS"]);
         ShowWhat::CreateDatabase(identifier(p)?.value)

@@ -2,7 +2,7 @@
 
 use sqlparser::{parser::Parser, tokenizer::Token};
 
-use super::{Completion, PrepareSource, Result, Statement, comma_separated};
+use super::{Completion, PrepareSource, Result, Statement, comma_separated, span_of};
 use crate::dialect::{expect_word, identifier, take_word, take_words, unexpected};
 
 /// What begins and ends most transactions, without the parser. `text` is normalised.
@@ -92,6 +92,11 @@ pub(super) fn prepare(p: &mut Parser) -> Result<Statement> {
 }
 
 pub(super) fn execute(p: &mut Parser) -> Result<Statement> {
+    if take_word(p, "IMMEDIATE") {
+        let source = span_of(p)?;
+        let using = if take_word(p, "USING") { comma_separated(p, span_of)? } else { Vec::new() };
+        return Ok(Statement::ExecuteImmediate { source, using });
+    }
     let name = identifier(p)?.value;
     let variables = if take_word(p, "USING") { comma_separated(p, user_variable)? } else { Vec::new() };
     Ok(Statement::Execute { name, variables })

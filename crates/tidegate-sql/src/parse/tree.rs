@@ -11,7 +11,7 @@ use crate::{
     lexer::Rows,
     parse::{
         account::{AccountStatement, Who},
-        program::{CreateRoutine, CreateTrigger},
+        program::{CreateRoutine, CreateTrigger, RoutineKind, event::EventStatement, signature::SaysChange},
     },
 };
 
@@ -121,6 +121,11 @@ pub(crate) enum Statement {
         name: String,
         variables: Vec<String>,
     },
+    /// EXECUTE IMMEDIATE: where the expressions stand of the text and of its parameters.
+    ExecuteImmediate {
+        source: Span,
+        using: Vec<Span>,
+    },
     Deallocate(String),
     Explain {
         from: usize,
@@ -142,7 +147,10 @@ pub(crate) enum Statement {
     Call(Call),
     CreateTrigger(Box<CreateTrigger>),
     CreateRoutine(Box<CreateRoutine>),
-    /// DROP of a function, procedure, trigger or event; there are no functions and events.
+    AlterRoutine(Box<AlterRoutine>),
+    /// CREATE EVENT and ALTER EVENT.
+    Event(Box<EventStatement>),
+    /// DROP of a function, procedure, trigger or event.
     DropProgram {
         kind: &'static str,
         name: TableName,
@@ -159,6 +167,14 @@ pub(crate) enum Statement {
         message: Option<String>,
     },
     Nothing,
+}
+
+/// ALTER PROCEDURE and ALTER FUNCTION.
+#[derive(Debug, Clone)]
+pub(crate) struct AlterRoutine {
+    pub(crate) kind: RoutineKind,
+    pub(crate) name: TableName,
+    pub(crate) changes: Vec<SaysChange>,
 }
 
 /// CALL.
@@ -337,7 +353,11 @@ pub(crate) enum ShowWhat {
     CreateTable(TableName),
     CreateView(TableName),
     CreateTrigger(TableName),
-    CreateProcedure(TableName),
+    CreateRoutine(RoutineKind, TableName),
+    CreateEvent(TableName),
+    Events {
+        schema: Option<String>,
+    },
     Routines {
         kind: &'static str,
     },

@@ -10,7 +10,10 @@ use crate::{
     accounts::{Access, At, Grant, Privileges, Secret, State, existing, name_of, secret_of},
     errors,
     identifier::quoted,
-    parse::account::{AccountStatement, Given, RoleChoice, UserSpec, Who},
+    parse::{
+        account::{AccountStatement, Given, RoleChoice, UserSpec, Who},
+        program::routine,
+    },
 };
 
 type Res<T> = Result<T, ServerError>;
@@ -113,13 +116,24 @@ fn permit_grant(core: &Core, access: &Access, given: &Given) -> Res<()> {
                 .iter()
                 .try_for_each(|(column, privilege)| access.want_on_column((schema, table), column, *privilege))
         }
+        At::Routine(kind, schema, name) if access.on_routine(schema, *kind, name).has(wanted) => Ok(()),
+        At::Routine(_, schema, name) => {
+            let (user, host) = (&access.name.user, &access.name.host);
+            Err(errors::routine_denied("grant", user, host, format!("{schema}.{name}")))
+        }
     }
 }
 
-/// Privileges are granted on tables and columns that are there, unless they are to be made.
+/// Privileges are granted on tables, columns and routines that are there, unless they are to be made.
 fn check_objects(core: &Core, statement: &AccountStatement) -> Res<()> {
     let AccountStatement::Grant { given, .. } = statement else { return Ok(()) };
     let grant = Grant::of(given, core.schema.as_ref().map(|schema| schema.name.as_str()))?;
+    if let At::Routine(kind, schema, name) = &grant.at {
+        let catalog = core.engine.schema(schema).and_then(|schema| schema.catalog());
+        let is_there = catalog.is_ok_and(|all| routine::named(all.routines(), *kind, name).is_some());
+        let shown = || format!("{schema}.{name}");
+        return if is_there { Ok(()) } else { Err(errors::unknown_program(kind.word(), shown())) };
+    }
     let At::Table(schema, table) = &grant.at else { return Ok(()) };
     if crate::schema::is_virtual(schema) || grant.privileges.has(Privileges::CREATE) && grant.of_columns().is_empty() {
         return Ok(());

@@ -8,25 +8,36 @@ use std::{mem, rc::Rc, sync::Arc};
 
 use tidegate_rows::{Column as SinkColumn, Flow, QueryError, Row, ServerError, Sink, SinkClosed, Summary};
 
-use super::{Core, prepared::Context, values::First};
+use super::{Core, Session, prepared::Context, statements::Discard, status, values::First};
 use crate::{
+    account_name::Name,
     accounts::Privileges,
     column::Column,
     env::Env,
     errors,
-    exec::program::{self, Host, ROWS_OF_INTO, Table},
+    exec::{
+        self,
+        program::{self, Host, ROWS_OF_INTO, Table},
+        write::ReturnedRows,
+    },
     lexer::{self, Normalised},
     parse::{
         self, Argument, ArgumentPlace, Call, TableName,
         program::{
+            RoutineKind,
             code::{Code, FragmentId},
+            event::Event,
             routine::{self, Routine},
-            signature::{Mode, Signature},
+            signature::{Mode, Parameter, Signature},
         },
     },
     schema::Schema,
     store::conn::Cell,
-    translate::params::{Params, Text},
+    task,
+    translate::{
+        params::{Params, Text},
+        returning::Returned,
+    },
     value::{Datum, out::Out},
     variables,
 };
@@ -77,10 +88,10 @@ pub(super) fn call(
         (_, schema) => schema?,
     };
     let shown = format!("{}.{}", schema.name, call.name.name);
-    let routine = routine::named(schema.catalog()?.routines(), &call.name.name).cloned();
+    let routine = routine::named(schema.catalog()?.routines(), RoutineKind::Procedure, &call.name.name).cloned();
     let access = core.env.access();
     if !routine.as_ref().is_some_and(|routine| access.is_definer(routine.kept.definer.as_ref()))
-        && !access.on_schema(&schema.name).has(Privileges::EXECUTE)
+        && !access.on_routine(&schema.name, RoutineKind::Procedure, &call.name.name).has(Privileges::EXECUTE)
     {
         return Err(errors::routine_denied("execute", &access.name.user, &access.name.host, shown).into());
     }
@@ -95,17 +106,69 @@ pub(super) fn call(
     let context = Context { schema: Some(schema.name.clone()), sql_mode: routine.kept.sql_mode };
     let (mut frame, mut affected) = (Vec::new(), 0);
     core.within(&context, |core| {
-        frame = in_frame(core, &routine, code, given, &mut affected, sink)?;
+        let acting = (!signature.says.as_invoker).then(|| routine.kept.definer.clone());
+        frame = in_frame(core, (acting, routine.kept.sql_mode), code, given, &mut affected, sink)?;
         Ok(())
     })?;
+    let mut for_client = Vec::new();
     for ((argument, param), value) in call.arguments.iter().zip(&signature.params).zip(frame) {
-        if param.mode != Mode::In {
-            give_back(&core.env, &argument.place, &Out::of(&param.ty), &value)?;
+        match (param.mode, &argument.place, text.params) {
+            (Mode::In, ..) => {}
+            (_, ArgumentPlace::Parameter, Params::Variables(_)) => {
+                let value = program::user_value(&Out::of(&param.ty), &value);
+                core.given_back.push((argument.params.start, value));
+            }
+            (_, ArgumentPlace::Parameter, _) => for_client.push((param, value)),
+            (_, place, _) => give_back(&core.env, place, &Out::of(&param.ty), &value)?,
         }
+    }
+    if !for_client.is_empty() {
+        core.send_out_parameters(&for_client, sink)?;
     }
     core.end_nested();
     core.ok(affected, more, sink);
     Ok(())
+}
+
+impl Session {
+    /// Runs an event, as its definer may.
+    ///
+    /// # Errors
+    /// 1044 for a definer who may not have events there, 1449 for one who is gone; those of its statements that none of its handlers takes.
+    pub(crate) async fn run_event(&mut self, schema: &Arc<Schema>, event: &Event) -> Result<(), QueryError> {
+        self.in_own_coroutine(|core| {
+            let (head, code) = event.read()?;
+            core.use_schema(&schema.name)?;
+            let zone = variables::text_value(&head.time_zone);
+            variables::set_system(&core.engine, &core.env, false, "time_zone", Some(&zone), || Ok(()))?;
+            if let Some(definer) = &event.kept.definer {
+                let state = core.env.accounts.now();
+                if state.find(definer).is_some() {
+                    state.access(definer, &definer.host, None).want_in_schema(&schema.name, Privileges::EVENT)?;
+                }
+            }
+            let context = Context { schema: Some(schema.name.clone()), sql_mode: event.kept.sql_mode };
+            core.within(&context, |core| {
+                let how = (Some(event.kept.definer.clone()), event.kept.sql_mode);
+                let mut affected = 0;
+                in_frame(core, how, code, Vec::new(), &mut affected, &mut Discard).map(drop)
+            })
+        })
+        .await
+    }
+
+    /// Runs what is no client's statement.
+    pub(crate) async fn in_own_coroutine<E: Into<QueryError>>(
+        &mut self,
+        run: impl FnOnce(&mut Core) -> Result<(), E>,
+    ) -> Result<(), QueryError> {
+        let env = Rc::clone(&self.core.env);
+        let core = &mut self.core;
+        match task::run(&*env, b"", || run(core).map_err(Into::into)).await {
+            Ok(result) => result,
+            Err(_) => Err(errors::out_of_memory().into()),
+        }
+    }
 }
 
 /// Whether a procedure may be called where the session is: within itself only as often as `max_sp_recursion_depth` says.
@@ -159,24 +222,22 @@ fn argument_value(core: &mut Core, argument: &Argument, text: Text<'_>) -> Resul
     Ok(Given { out, value })
 }
 
-/// Runs the program with its variables, as whom it runs; answers what its variables are in the end.
+/// Runs the program with its variables, as whom and by which mode it runs; answers what its variables are in the end.
 fn in_frame(
     core: &mut Core,
-    routine: &Routine,
+    (acting, sql_mode): (Option<Option<Name>>, u64),
     code: &Arc<Code>,
     given: Vec<Option<Given>>,
     affected: &mut u64,
     sink: &mut dyn Sink,
 ) -> Result<Vec<Datum>, QueryError> {
     let env = Rc::clone(&core.env);
-    let (signature, _) = routine.read()?;
-    let acting = (!signature.says.as_invoker).then(|| routine.kept.definer.clone());
     if let Some(Some(definer)) = &acting
         && env.accounts.now().find(definer).is_none()
     {
         return Err(errors::no_such_definer(&definer.user, &definer.host).into());
     }
-    let outside = env.enter_call(code, vec![Datum::Null; code.variables.len()], routine.kept.sql_mode);
+    let outside = env.enter_call(code, vec![Datum::Null; code.variables.len()], sql_mode);
     let before = acting.map(|definer| env.act_as(Some(definer)));
     let mut lost = None;
     let ran = take_arguments(&env, code, given).and_then(|()| {
@@ -198,7 +259,7 @@ fn in_frame(
 fn take_arguments(env: &Env, code: &Code, given: Vec<Option<Given>>) -> Res<()> {
     for (slot, given) in given.into_iter().enumerate() {
         if let Some(Given { out, value }) = given {
-            env.set_local(slot, program::converted(env, &code.variables[slot], ["", ""], &out, &value)?);
+            env.set_local(slot, program::converted(env, &code.variables[slot], (["", ""], 1), &out, &value)?);
         }
     }
     Ok(())
@@ -211,10 +272,10 @@ fn give_back(env: &Env, place: &ArgumentPlace, out: &Out, value: &Datum) -> Res<
         ArgumentPlace::Name(name) => {
             let Some((code, scope)) = env.program() else { return Ok(()) };
             if let Some(slot) = code.slot(scope, name) {
-                env.set_local(slot, program::converted(env, &code.variables[slot], ["", ""], out, value)?);
+                env.set_local(slot, program::converted(env, &code.variables[slot], (["", ""], 0), out, value)?);
             }
         }
-        // A client that wants to know gives a variable.
+        // These have been dealt with.
         ArgumentPlace::Parameter | ArgumentPlace::Nowhere => {}
     }
     Ok(())
@@ -231,6 +292,25 @@ impl Core {
             .map_err(|error| parse::near(text.sql, error.at))?;
         // As if others followed: nothing of it is left for when the coroutine has ended.
         self.one(text, 0, &scan, true, sink)
+    }
+
+    /// Sends what is in the OUT and INOUT parameters whose arguments are `?`: a result of one row, marked as what it is.
+    ///
+    /// Source: MySQL's documentation of the protocol, "COM_STMT_EXECUTE response" and SERVER_PS_OUT_PARAMS.
+    fn send_out_parameters(&mut self, values: &[(&Parameter, Datum)], sink: &mut dyn Sink) -> Result<(), QueryError> {
+        let columns = values.iter().map(|(param, _)| param.ty.describe(param.name.as_bytes(), false)).collect();
+        let outs = values.iter().map(|(param, _)| Out::of(&param.ty)).collect();
+        let mut rows = ReturnedRows::new(&Arc::new(Returned { columns, outs }));
+        for (_, value) in values {
+            rows.push(value.clone(), usize::MAX)?;
+        }
+        exec::send_returned(&rows, sink)?;
+        sink.end_result(&Summary {
+            status: self.status() | status::OUT_PARAMETERS,
+            more_results: true,
+            ..Summary::default()
+        });
+        Ok(())
     }
 
     /// A statement that has run others ends: what its results depend on is not known.

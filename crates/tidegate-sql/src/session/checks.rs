@@ -66,7 +66,8 @@ impl Check<'_> {
             | Statement::Explain { .. }
             | Statement::Do
             | Statement::Prepare { .. }
-            | Statement::Execute { .. } => Ok(()),
+            | Statement::Execute { .. }
+            | Statement::ExecuteImmediate { .. } => Ok(()),
             // These are about the session alone.
             Statement::Begin { .. }
             | Statement::Commit(_)
@@ -103,8 +104,15 @@ impl Check<'_> {
             | Statement::CreateView { .. }
             | Statement::DropView { .. }
             | Statement::DropProgram { .. } => self.definition(statement),
+            Statement::Event(event) => {
+                self.in_schema(&event.name, Privileges::EVENT)?;
+                event.rename.as_ref().map_or(Ok(()), |name| self.in_schema(name, Privileges::EVENT))
+            }
             // What these take is a privilege on the table, which is not known yet, or none for the definer.
-            Statement::CreateTrigger(_) | Statement::CreateRoutine(_) | Statement::Call(_) => Ok(()),
+            Statement::CreateTrigger(_)
+            | Statement::CreateRoutine(_)
+            | Statement::AlterRoutine(_)
+            | Statement::Call(_) => Ok(()),
         }
     }
 
@@ -138,14 +146,8 @@ impl Check<'_> {
                 views.iter().try_for_each(|view| self.on_schemas_table(view, Privileges::DROP))
             }
             // As for CREATE TRIGGER.
-            Statement::DropProgram { kind: "TRIGGER" | "PROCEDURE", .. } => Ok(()),
-            Statement::DropProgram { kind, name, .. } => self.in_schema(
-                name,
-                match *kind {
-                    "EVENT" => Privileges::EVENT,
-                    _ => Privileges::ALTER_ROUTINE,
-                },
-            ),
+            Statement::DropProgram { kind: "EVENT", name, .. } => self.in_schema(name, Privileges::EVENT),
+            Statement::DropProgram { .. } => Ok(()),
             _ => Err(errors::internal("not a definition")),
         }
     }
@@ -207,7 +209,7 @@ impl Check<'_> {
             ShowWhat::Tables { schema: Some(schema), .. }
             | ShowWhat::TableStatus { schema: Some(schema) }
             | ShowWhat::Triggers { schema: Some(schema) } => self.access.want_schema(schema),
-            ShowWhat::CreateDatabase(schema) => self.access.want_schema(schema),
+            ShowWhat::Events { schema: Some(schema) } | ShowWhat::CreateDatabase(schema) => self.access.want_schema(schema),
             ShowWhat::Columns { table, .. } | ShowWhat::Index(table) => self.seen(table, "SELECT"),
             ShowWhat::CreateTable(table) if self.is_temporary(table) => Ok(()),
             ShowWhat::CreateTable(table) | ShowWhat::CreateView(table) => self.show_create(table),
@@ -219,7 +221,9 @@ impl Check<'_> {
             | ShowWhat::Triggers { schema: None }
             // These ask for themselves.
             | ShowWhat::CreateTrigger(_)
-            | ShowWhat::CreateProcedure(_)
+            | ShowWhat::Events { schema: None }
+            | ShowWhat::CreateEvent(_)
+            | ShowWhat::CreateRoutine(..)
             | ShowWhat::Routines { .. }
             | ShowWhat::Variables { .. }
             | ShowWhat::Status

@@ -15,6 +15,8 @@ pub struct Freshness {
     /// By which it was found that the session, and whoever has defined views that it read, may do so.
     accounts: (Arc<AtomicU64>, u64),
     schemas: Box<[Weak<Schema>]>,
+    /// Those of whose definitions it depends on more than tables and views, which have versions of their own: on functions.
+    definitions: Box<[(Weak<Schema>, u64)]>,
     tables: Box<[(Arc<TableState>, u64)]>,
 }
 
@@ -22,13 +24,15 @@ pub struct Freshness {
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     schemas: Vec<Arc<Schema>>,
+    definitions: Vec<(Arc<Schema>, u64)>,
     tables: Vec<(Arc<TableState>, u64)>,
 }
 
 impl Seen {
     pub(super) fn clear(&mut self) {
-        let Self { schemas, tables } = self;
+        let Self { schemas, definitions, tables } = self;
         schemas.clear();
+        definitions.clear();
         tables.clear();
     }
 
@@ -44,6 +48,9 @@ impl Seen {
                 self.schemas.push(Arc::clone(schema));
             }
         }
+        if !plan.calls.is_empty() {
+            self.definitions.extend(plan.catalogs.iter().cloned());
+        }
     }
 }
 
@@ -57,6 +64,10 @@ impl Freshness {
             && is_same(&self.accounts)
             && self.tables.iter().all(|(state, version)| state.version.load(Ordering::Acquire) == *version)
             && self.schemas.iter().all(|schema| schema.upgrade().is_some_and(|schema| !schema.is_closed()))
+            && self
+                .definitions
+                .iter()
+                .all(|(schema, version)| schema.upgrade().is_some_and(|now| now.version() == *version))
     }
 
     /// How often what new sessions begin with had changed since the engine was opened.
@@ -83,6 +94,10 @@ impl Session {
             settings: (Arc::clone(settings), self.core.env.begun_with),
             accounts: (self.core.env.accounts.shared_version(), self.core.env.rights_version()),
             schemas: watched.seen.schemas.iter().map(Arc::downgrade).collect(),
+            definitions: {
+                let all = watched.seen.definitions.iter();
+                all.map(|(schema, version)| (Arc::downgrade(schema), *version)).collect()
+            },
             tables: watched.seen.tables.clone().into(),
         })
     }

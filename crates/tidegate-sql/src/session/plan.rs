@@ -17,7 +17,7 @@ use crate::{
     store::conn::{Cell, Step, to_server_error},
     temporary_name::is_hidden,
     translate::{
-        self, ParamKind, Source, Translator,
+        self, ParamKind, Translator,
         literals::{Looked, number_in_order},
         params::{Params, Text},
         plan::{Named, Plan, PlanKind, SelectPlan},
@@ -53,8 +53,12 @@ impl Core {
             _ => return Err(errors::internal("this statement has no plan")),
         };
         translator.check_operations()?;
-        translator.plan_triggers(&kind)?;
+        translator.plan_programs(&kind)?;
         let cacheable = translator.is_cacheable();
+        let called = translate::calls::targets(&translator.calls);
+        if matches!(&kind, PlanKind::Select(select) if select.locking.is_some()) && !called.is_empty() {
+            return Err(errors::unsupported("FOR UPDATE in a query whose functions write"));
+        }
         let plan = Plan {
             named: named_of(statement, tokens, &kind, &translator),
             reads_more: !cacheable || reads_more(&kind, &translator),
@@ -66,6 +70,8 @@ impl Core {
             read_states: translator.read_states,
             named_to: translator.named_to,
             made_rows: translator.made_rows.into(),
+            called,
+            calls: translator.calls.into(),
             locks_rows: translator.locks.found.is_some(),
         };
         Ok((plan, translator.literals.into_looked(), cacheable))
@@ -189,14 +195,14 @@ fn query_plan(translator: &mut Translator<'_>, query: &sqlparser::ast::Query) ->
     }))
 }
 
-/// What the text of a statement says that it reaches: anything, if triggers are fired.
+/// What the text of a statement says that it reaches: anything, if triggers are fired or functions called.
 fn named_of(
     statement: &Statement,
     tokens: &[sqlparser::tokenizer::TokenWithSpan],
     kind: &PlanKind,
     translator: &Translator<'_>,
 ) -> Named {
-    if kind.targets().iter().any(|to| to.has_triggers()) {
+    if !translator.calls.is_empty() || kind.targets().iter().any(|to| to.has_triggers()) {
         return Named::Any;
     }
     Named::of(statement, tokens, kind, (&translator.read_names, translator.home.as_ref()))
@@ -206,19 +212,8 @@ fn named_of(
 fn reads_more(kind: &PlanKind, translator: &Translator<'_>) -> bool {
     let PlanKind::Select(select) = kind else { return true };
     select.locking.is_some()
-        || translator.effects.fresh > 0
+        || translator.effects.fresh > translator.calls.len()
+        || translator.calls_read_more
         || !translator.made_rows.is_empty()
-        || select.binds.iter().any(|bind| is_of_session(&bind.source))
-}
-
-/// Whether a constant is one of the session or its moment, not of the statement.
-fn is_of_session(source: &Source) -> bool {
-    match source {
-        Source::Literal(_) | Source::Negative(_) | Source::Param(_) | Source::Value(..) | Source::Pattern { .. } => {
-            false
-        }
-        Source::Now { .. } | Source::Today { .. } | Source::TimeOfDay { .. } => true,
-        Source::Local(_) | Source::LastInsertId | Source::RowCount | Source::FoundRows => true,
-        Source::ConnectionId | Source::User | Source::CurrentUser => true,
-    }
+        || select.binds.iter().any(|bind| bind.source.is_of_session())
 }

@@ -75,6 +75,7 @@ impl Session {
             away_from: _,
             caches,
             batches,
+            given_back,
             loads,
         } = &mut self.core;
         (*context, *loads) = (None, None);
@@ -82,6 +83,7 @@ impl Session {
             transaction.rollback();
         }
         prepared.clear();
+        given_back.clear();
         *last_query = None;
         *watched = None;
         *napping = None;

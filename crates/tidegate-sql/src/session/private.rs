@@ -132,7 +132,7 @@ impl Place {
             return Ok(());
         }
         let tables: Vec<i64> = match &plan.kind {
-            PlanKind::Select(select) => {
+            PlanKind::Select(select) if plan.called.is_empty() => {
                 let rows = select.locking.as_ref().and_then(|locking| locking.rows.as_ref());
                 rows.into_iter().flatten().flat_map(|rows| rows.tables.iter().copied()).collect()
             }

@@ -6,7 +6,7 @@ use super::{
     Core, Prepared, Res, account_statements, checks,
     set::{set, set_back},
     transaction::Transaction,
-    values::{prepare_source, select_into},
+    values::{evaluate, prepare_source, select_into},
 };
 use crate::{
     clients::Kill,
@@ -70,6 +70,9 @@ impl Core {
                 self.prepare(&name, &source)?;
                 self.ok_with(0, "Statement prepared", more, sink);
                 return Ok(());
+            }
+            Statement::ExecuteImmediate { source, using } => {
+                return self.execute_immediate(source, &using, text.sql, more, sink);
             }
             Statement::Execute { name, variables } => return self.execute_prepared(&name, &variables, more, sink),
             Statement::Show(request) => return (self.above.show)(self, &request, text.sql, more, sink),
@@ -229,15 +232,42 @@ impl Core {
         let values: Vec<UserValue> = variables.iter().map(|name| self.env.user_variable(name)).collect();
         // The statement has not been a part of the procedure that runs it.
         let program = self.env.reads_as(None);
-        let done = self.within(&context, |core| {
-            let mut scan = Normalised::default();
-            match lexer::normalise(&sql, 0, core.env.lex_mode(), &mut scan) {
-                Ok(()) => core.one(Text { sql: &sql, params: Params::Variables(&values) }, 0, &scan, more, sink),
-                Err(error) => Err(parse::near(&sql, error.at).into()),
-            }
-        });
+        let done = self.within(&context, |core| core.execute(&sql, &values, more, sink));
         self.env.reads_as(program);
+        for (index, value) in std::mem::take(&mut self.given_back) {
+            if let Some(name) = variables.get(index) {
+                self.env.set_user_variable(name, value);
+            }
+        }
         done
+    }
+
+    /// EXECUTE IMMEDIATE, whose expressions stand in `text`.
+    fn execute_immediate(
+        &mut self,
+        source: Span,
+        using: &[Span],
+        text: &[u8],
+        more: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<(), QueryError> {
+        let sql = variables::text(&evaluate(self, text, source)?).into_bytes();
+        let values = using.iter().map(|value| evaluate(self, text, *value)).collect::<Res<Vec<_>>>()?;
+        let program = self.env.reads_as(None);
+        let done = self.execute(&sql, &values, more, sink);
+        self.env.reads_as(program);
+        self.given_back.clear();
+        done
+    }
+
+    /// Runs the only statement of a text that was made while the session runs.
+    fn execute(&mut self, sql: &[u8], values: &[UserValue], more: bool, sink: &mut dyn Sink) -> Result<(), QueryError> {
+        let mut scan = Normalised::default();
+        lexer::normalise(sql, 0, self.env.lex_mode(), &mut scan).map_err(|error| parse::near(sql, error.at))?;
+        if !lexer::is_blank(sql, scan.rest, self.env.lex_mode()) {
+            return Err(parse::near(sql, scan.rest).into());
+        }
+        self.one(Text { sql, params: Params::Variables(values) }, 0, &scan, more, sink)
     }
 
     /// Makes a schema the current one.

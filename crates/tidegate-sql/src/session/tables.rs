@@ -19,7 +19,7 @@ use crate::{
     schema::Schema,
     table_locks::WantedLock,
     temporary_name,
-    translate::plan::PlanKind,
+    translate::plan::{Plan, PlanKind},
     waits::{Blockers, Kind},
 };
 
@@ -29,7 +29,7 @@ impl Env {
     /// # Errors
     /// 1099 for a table that is locked for reading, 1100 for one that is not locked.
     #[cold]
-    fn check_tables(&self, plan: &PlanKind) -> Res<()> {
+    fn check_tables(&self, plan: &Plan) -> Res<()> {
         let tables = self.tables.borrow();
         let Some(locked) = tables.as_ref() else { return Ok(()) };
         let check = |schema: &Schema, table: &Table| {
@@ -44,7 +44,8 @@ impl Env {
                 None => Err(errors::table_not_locked(name)),
             }
         };
-        match plan {
+        plan.called.iter().try_for_each(|to| check(&to.schema, &to.table))?;
+        match &plan.kind {
             PlanKind::Select(_) => Ok(()),
             PlanKind::Insert(insert) => check(&insert.to.schema, &insert.to.table),
             PlanKind::Update(update) => {
@@ -56,7 +57,7 @@ impl Env {
 
     /// As [`check_tables`](Self::check_tables), for every statement.
     #[inline]
-    pub(super) fn may_write(&self, plan: &PlanKind) -> Res<()> {
+    pub(super) fn may_write(&self, plan: &Plan) -> Res<()> {
         if self.has_tables() { self.check_tables(plan) } else { Ok(()) }
     }
 }

@@ -263,7 +263,9 @@ impl Transaction {
             let conn = &mut place.conn;
             let entry = take(conn)?;
             let stays = match entry.plan.kind {
-                PlanKind::Select(SelectPlan { locking: None, .. }) => entry.plan.home.is_some() || index == current,
+                PlanKind::Select(SelectPlan { locking: None, .. }) if entry.plan.called.is_empty() => {
+                    entry.plan.home.is_some() || index == current
+                }
                 _ => conn.is_private() || place.guard.is_some(),
             };
             if stays {

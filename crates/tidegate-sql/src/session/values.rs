@@ -33,6 +33,16 @@ pub(super) fn evaluate(core: &mut Core, sql: &[u8], (from, to): Span) -> Res<Use
     Ok(UserValue { value: first.value, ty: first.ty.unwrap_or_else(|| SqlType::new(Base::Null)) })
 }
 
+impl Core {
+    /// The value of an expression that the engine has written, evaluated as a query.
+    ///
+    /// # Errors
+    /// The query's.
+    pub(crate) fn value_of(&mut self, expression: &str) -> Res<Datum> {
+        Ok(evaluate(self, expression.as_bytes(), (0, expression.len()))?.value)
+    }
+}
+
 /// Runs a query whose only row goes into user variables; answers the number of rows.
 ///
 /// # Errors

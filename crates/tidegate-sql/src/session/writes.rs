@@ -280,11 +280,13 @@ impl Core {
             transaction.place()?.owner = Some(Arc::clone(owner));
         }
         self.attach(transaction.conn()?, plan)?;
-        if let PlanKind::Select(select) = &plan.kind {
+        if let PlanKind::Select(select) = &plan.kind
+            && plan.called.is_empty()
+        {
             return self.read_of(transaction, plan, select, home, entry, hash, constants, sink).map(Done::Rows);
         }
         let memory_max = self.engine.settings.statement_memory_max();
-        self.env.may_write(&plan.kind)?;
+        self.env.may_write(plan)?;
         let reach = if transaction.runs_alone() { plan.reach(constants)? } else { Reach::Any };
         transaction.write(&self.env, plan, &mut entry.stmts, reach)?;
         if !plan.is_current() {
@@ -422,6 +424,8 @@ fn write_on(
     }
     let mark = conn.watch().and_then(Watch::log).map(|log| log.mark());
     let env = constants.env;
+    // Of a statement that has failed.
+    drop(env.take_touched());
     let learn = |conn: &mut Conn| home.teach(conn, targets_of(plan).into_iter().map(|target| target.table.id));
     let result = if watched {
         let write = |conn: &mut Conn| write_by(Writer { memory_max, ..Writer::new(conn, constants, env, stmts) }, plan);
@@ -480,16 +484,18 @@ fn write_by(mut writer: Writer<'_>, plan: &Plan) -> Res<Written> {
         PlanKind::Insert(insert) => writer.insert(insert),
         PlanKind::Update(update) => writer.update(update),
         PlanKind::Delete(delete) => writer.delete(delete),
-        PlanKind::Select(_) => Err(errors::internal("a query among writes")),
+        PlanKind::Select(select) => writer.select(select),
     }?;
+    writer.touch(writer.env.take_touched());
     written.touched.append(&mut writer.touched);
     // The write lock keeps the definitions of the schema that it writes to, and of no other one.
     if plan.attached.is_empty() || plan.is_of_the_files() { Ok(written) } else { Err(errors::definition_changed()) }
 }
 
-/// The tables that a plan writes to, with those that its triggers may change.
+/// The tables that a plan writes to, with those that its triggers and functions may change.
 pub(super) fn targets_of(plan: &Plan) -> Vec<&Rc<TargetTable>> {
     let mut all = plan.kind.targets();
+    all.extend(plan.called.iter());
     for at in 0..all.len() {
         let to = all[at];
         to.add_fired(&mut all);
@@ -519,6 +525,7 @@ pub(super) fn names_of(plan: &Plan) -> Vec<&str> {
 /// Whether a plan changes the file by one statement of SQLite's, which SQLite undoes alone when it fails.
 fn writes_once(plan: &Plan) -> bool {
     match &plan.kind {
+        _ if !plan.called.is_empty() => false,
         PlanKind::Insert(InsertPlan { to, rows, query, replace, on_duplicate, load: None, .. }) => {
             !to.fires_for(Event::Insert) && rows.len() == 1 && query.is_none() && !replace && on_duplicate.is_none()
         }
@@ -528,7 +535,8 @@ fn writes_once(plan: &Plan) -> bool {
 
 /// Whether a plan does nothing but add rows.
 fn adds_rows(plan: &Plan) -> bool {
-    matches!(&plan.kind, PlanKind::Insert(insert)
+    plan.called.is_empty()
+        && matches!(&plan.kind, PlanKind::Insert(insert)
         if !insert.replace && insert.on_duplicate.is_none() && !insert.to.fires_for(Event::Insert))
 }
 

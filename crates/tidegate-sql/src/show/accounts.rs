@@ -20,7 +20,7 @@ static TABLES: &[Definition] = &[
     Definition { name: "db", columns: "Host Db User Select_priv Insert_priv Update_priv Delete_priv Create_priv Drop_priv Grant_priv References_priv Index_priv Alter_priv Create_tmp_table_priv Lock_tables_priv Create_view_priv Show_view_priv Create_routine_priv Alter_routine_priv Execute_priv Event_priv Trigger_priv Delete_history_priv", make: |t, _| Ok(schemas(t)) },
     Definition { name: "tables_priv", columns: "Host Db User Table_name Grantor Timestamp Table_priv Column_priv", make: |t, _| Ok(tables(t)) },
     Definition { name: "columns_priv", columns: "Host Db User Table_name Column_name Timestamp Column_priv", make: |t, _| Ok(columns(t)) },
-    Definition { name: "procs_priv", columns: "Host Db User Routine_name Routine_type Grantor Proc_priv Timestamp", make: |_, _| Ok(Vec::new()) },
+    Definition { name: "procs_priv", columns: "Host Db User Routine_name Routine_type Grantor Proc_priv Timestamp", make: |t, _| Ok(routines(t)) },
     Definition { name: "proxies_priv", columns: "Host User Proxied_host Proxied_user With_grant# Grantor Timestamp", make: |_, _| Ok(Vec::new()) },
     Definition { name: "roles_mapping", columns: "Host User Role Admin_option", make: |t, _| Ok(roles_mapping(t)) },
 ];
@@ -188,6 +188,25 @@ fn columns(translator: &Translator<'_>) -> Rows {
                     members(*held),
                 ]);
             }
+        }
+    });
+    rows
+}
+
+fn routines(translator: &Translator<'_>) -> Rows {
+    let mut rows = Rows::new();
+    each(translator, |account| {
+        for ((kind, schema, name), held) in &account.grants.routines {
+            rows.push(vec![
+                account.name.host.as_str().into(),
+                schema.as_str().into(),
+                account.name.user.as_str().into(),
+                name.as_str().into(),
+                kind.word().into(),
+                "".into(),
+                members(*held),
+                TIMESTAMP.into(),
+            ]);
         }
     });
     rows

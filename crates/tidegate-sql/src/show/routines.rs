@@ -1,20 +1,20 @@
-//! What is shown of procedures: `information_schema.routines` and `parameters`, SHOW PROCEDURE STATUS, SHOW CREATE PROCEDURE.
+//! What is shown of procedures and functions: `information_schema.routines` and `parameters`, SHOW … STATUS and SHOW CREATE of them.
 
 use tidegate_rows::{QueryError, Sink};
 
 use super::{
     columns::type_items,
-    mysql_string,
     triggers::{CREATED_AS, created_as, database_collation},
 };
 use crate::{
     accounts::{Access, Privileges},
     catalog::Catalog,
     ddl, errors,
-    identifier::quoted,
+    identifier::{mysql_string, quoted},
     parse::{
         TableName,
         program::{
+            RoutineKind,
             routine::{self, Routine},
             signature::Signature,
         },
@@ -23,7 +23,7 @@ use crate::{
     sql_mode,
     store::made_rows::{Item, Rows},
     translate::{Res, Translator},
-    value::local::timestamp_to_local,
+    value::{Base, SqlType, local::timestamp_to_local},
 };
 
 /// The columns of `information_schema.routines`.
@@ -58,9 +58,13 @@ fn each(translator: &Translator<'_>, mut f: impl FnMut(&str, &Catalog, &Routine,
         let Ok(schema) = now.engine.schema(&name) else { continue };
         let catalog = schema.catalog()?;
         let may_see = sees_all(&access, &name);
-        for routine in
-            catalog.routines().iter().filter(|routine| may_see || access.is_definer(routine.kept.definer.as_ref()))
-        {
+        let sees = |routine: &&std::sync::Arc<Routine>| {
+            let of_routines = Privileges::EXECUTE.and(Privileges::ALTER_ROUTINE);
+            may_see
+                || access.is_definer(routine.kept.definer.as_ref())
+                || access.on_routine(&name, routine.kind, &routine.kept.name).has_any(of_routines)
+        };
+        for routine in catalog.routines().iter().filter(sees) {
             if let Ok((signature, _)) = routine.read() {
                 f(&name, &catalog, routine, signature, &access);
             }
@@ -76,11 +80,19 @@ fn each(translator: &Translator<'_>, mut f: impl FnMut(&str, &Catalog, &Routine,
 pub(crate) fn routines(translator: &Translator<'_>) -> Res<Rows> {
     let mut rows = Rows::new();
     each(translator, |schema, catalog, routine, signature, access| {
-        let created = || Item::from(timestamp_to_local(routine.kept.created).truncate(0).pack());
+        let time = |micros| Item::from(timestamp_to_local(micros).truncate(0).pack());
+        let kept = &routine.kept;
+        let altered = if kept.altered == 0 { kept.created } else { kept.altered };
         let body = routine.kept.text.get(signature.body..).unwrap_or_default();
         let name = || Item::from(routine.kept.name.as_str());
-        let mut row = vec![name(), "def".into(), schema.into(), name(), "PROCEDURE".into(), "".into()];
-        row.extend(std::iter::repeat_n(Item::Null, 8));
+        let mut row = vec![name(), "def".into(), schema.into(), name(), routine.kind.word().into()];
+        match &signature.returns {
+            Some((ty, _)) => row.extend(type_items(ty)),
+            None => {
+                row.push("".into());
+                row.extend(std::iter::repeat_n(Item::Null, 8));
+            }
+        }
         row.extend([
             "SQL".into(),
             if may_read(routine, access) { body.into() } else { Item::Null },
@@ -91,8 +103,8 @@ pub(crate) fn routines(translator: &Translator<'_>) -> Res<Rows> {
             signature.says.data_access.unwrap_or("CONTAINS SQL").into(),
             Item::Null,
             if signature.says.as_invoker { "INVOKER" } else { "DEFINER" }.into(),
-            created(),
-            created(),
+            time(kept.created),
+            time(altered),
             sql_mode::text_of(routine.kept.sql_mode).into(),
             signature.says.comment.as_str().into(),
             routine.kept.shown_definer().to_string().into(),
@@ -112,28 +124,37 @@ pub(crate) fn routines(translator: &Translator<'_>) -> Res<Rows> {
 pub(crate) fn parameters(translator: &Translator<'_>) -> Res<Rows> {
     let mut rows = Rows::new();
     each(translator, |schema, _, routine, signature, _| {
+        let of = || vec!["def".into(), schema.into(), routine.kept.name.as_str().into()];
+        if let Some((ty, _)) = &signature.returns {
+            let mut row: Vec<Item> = of();
+            row.extend([Item::Int(0), Item::Null, Item::Null]);
+            row.extend(type_items(ty));
+            row.push(routine.kind.word().into());
+            rows.push(row);
+        }
         for (index, param) in signature.params.iter().enumerate() {
-            let mut row: Vec<Item> = vec!["def".into(), schema.into(), routine.kept.name.as_str().into()];
+            let mut row: Vec<Item> = of();
             row.extend([(index as i64 + 1).into(), param.mode.word().into(), param.name.as_str().into()]);
             row.extend(type_items(&param.ty));
-            row.push("PROCEDURE".into());
+            row.push(routine.kind.word().into());
             rows.push(row);
         }
     })?;
     Ok(rows)
 }
 
-/// Whether somebody may read the text of a procedure.
+/// Whether somebody may read the text of a routine.
 fn may_read(routine: &Routine, access: &Access) -> bool {
     access.is_definer(routine.kept.definer.as_ref()) || access.global().has(Privileges::SELECT)
 }
 
-/// Answers SHOW CREATE PROCEDURE.
+/// Answers SHOW CREATE PROCEDURE and SHOW CREATE FUNCTION.
 ///
 /// # Errors
 /// 1305, also for who may not see it.
 pub(crate) fn show_create(
     core: &mut Core,
+    kind: RoutineKind,
     name: &TableName,
     more: bool,
     sink: &mut dyn Sink,
@@ -141,33 +162,53 @@ pub(crate) fn show_create(
     let schema = ddl::schema_of(core, name)?;
     let catalog = schema.catalog()?;
     let access = core.env.access();
-    let may_see =
-        |routine: &Routine| access.is_definer(routine.kept.definer.as_ref()) || sees_all(&access, &schema.name);
-    let routine = routine::named(catalog.routines(), &name.name).filter(|routine| may_see(routine));
-    let routine = routine.ok_or_else(|| errors::unknown_program("PROCEDURE", &name.name))?;
+    let may_see = |routine: &Routine| {
+        let of_routines = Privileges::EXECUTE.and(Privileges::ALTER_ROUTINE);
+        access.is_definer(routine.kept.definer.as_ref())
+            || sees_all(&access, &schema.name)
+            || access.on_routine(&schema.name, kind, &name.name).has_any(of_routines)
+    };
+    let routine = routine::named(catalog.routines(), kind, &name.name).filter(|routine| may_see(routine));
+    let routine = routine.ok_or_else(|| errors::unknown_program(kind.word(), &name.name))?;
     let (signature, _) = routine.read()?;
     let text = may_read(routine, &access).then(|| statement(routine, signature));
     let row = created_as(&routine.kept, &catalog, text);
     let [mode, charset, collation, database] = CREATED_AS;
-    let names = ["Procedure", mode, "Create Procedure", charset, collation, database];
+    let (title, create) = match kind {
+        RoutineKind::Procedure => ("Procedure", "Create Procedure"),
+        RoutineKind::Function => ("Function", "Create Function"),
+    };
+    let names = [title, mode, create, charset, collation, database];
     send_rows(core, &names, &[row], more, sink)
 }
 
-/// The statement that makes a procedure, as MariaDB writes it.
+/// The statement that makes a routine, as MariaDB writes it.
 fn statement(routine: &Routine, signature: &Signature) -> String {
     let (from, to) = signature.params_at;
     let says = &signature.says;
     let mut text = format!(
-        "CREATE DEFINER={} PROCEDURE {}({})\n",
+        "CREATE DEFINER={} {} {}({})",
         routine.kept.shown_definer().in_sql(),
+        routine.kind.word(),
         quoted(&routine.kept.name),
         routine.kept.text.get(from..to).unwrap_or_default(),
     );
-    let lines = [says.data_access, says.is_deterministic.then_some("DETERMINISTIC")];
-    let lines = lines.into_iter().chain([says.as_invoker.then_some("SQL SECURITY INVOKER")]).flatten();
-    lines.for_each(|line| text.push_str(&format!("    {line}\n")));
+    if let Some((ty, _)) = &signature.returns {
+        text.push_str(&format!(" RETURNS {}", returned_type(ty)));
+    }
+    text.push('\n');
+    says.words().for_each(|line| text.push_str(&format!("    {line}\n")));
     if !says.comment.is_empty() {
         text.push_str(&format!("    COMMENT {}\n", mysql_string(&says.comment)));
     }
     text + routine.kept.text.get(signature.body..).unwrap_or_default()
+}
+
+/// What a function returns, as MariaDB writes it: a text with its character set and collation.
+fn returned_type(ty: &SqlType) -> String {
+    if !ty.base.is_character() || ty.base == Base::Json {
+        return super::create::type_name(ty);
+    }
+    let (charset, collation) = (ty.collation.charset(), ty.collation.name());
+    format!("{} CHARSET {charset} COLLATE {collation}", super::create::type_name(ty))
 }

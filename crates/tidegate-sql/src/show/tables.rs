@@ -9,7 +9,7 @@ use super::{
     accounts,
     cardinality::Cardinalities,
     collations::{applicability, character_sets, collations},
-    columns, constraints, routines,
+    columns, constraints, events, routines,
     server::{processlist, status, system_variables},
     transactions, triggers,
 };
@@ -67,7 +67,7 @@ static TABLES: &[Definition] = &[
     Definition { name: "routines", columns: routines::ROUTINES, make: |t, _| routines::routines(t) },
     Definition { name: "parameters", columns: routines::PARAMETERS, make: |t, _| routines::parameters(t) },
     Definition { name: "triggers", columns: triggers::COLUMNS, make: triggers::triggers },
-    Definition { name: "events", columns: "event_catalog event_schema event_name definer time_zone event_body event_definition event_type execute_at interval_value interval_field sql_mode starts ends status on_completion created last_altered last_executed event_comment originator# character_set_client collation_connection database_collation", make: |_, _| Ok(Vec::new()) },
+    Definition { name: "events", columns: events::EVENTS, make: |t, _| events::events(t) },
     Definition { name: "partitions", columns: "table_catalog table_schema table_name partition_name subpartition_name partition_ordinal_position# subpartition_ordinal_position# partition_method subpartition_method partition_expression subpartition_expression partition_description table_rows# avg_row_length# data_length# max_data_length# index_length# data_free# create_time update_time check_time checksum# partition_comment nodegroup tablespace_name", make: partitions },
     Definition { name: "check_constraints", columns: "constraint_catalog constraint_schema table_name constraint_name level check_clause", make: constraints::check_constraints },
     Definition { name: "innodb_trx", columns: transactions::TRX, make: |t, _| transactions::trx(t) },
@@ -110,10 +110,11 @@ pub(crate) fn information_schema(
 fn type_of(name: &str) -> SqlType {
     match name {
         "seq_in_index#" => SqlType { unsigned: true, length: 2, ..SqlType::new(Base::Int) },
-        "non_unique#" | "cardinality#" | "sub_part#" | "id#" | "action_order#" | "time#" | "maxlen#" | "sortlen#" => {
-            SqlType::bigint()
+        "originator#" | "non_unique#" | "cardinality#" | "sub_part#" | "id#" | "action_order#" | "time#"
+        | "maxlen#" | "sortlen#" => SqlType::bigint(),
+        "created" | "last_altered" | "last_executed" | "execute_at" | "starts" | "ends" => {
+            SqlType::temporal(Base::Datetime, 0)
         }
-        "created" | "last_altered" => SqlType::temporal(Base::Datetime, 0),
         "created%" => SqlType::temporal(Base::Datetime, 2),
         name if name.ends_with('#') => SqlType::ubigint(),
         name if name.ends_with('~') => SqlType::new(Base::Int),

@@ -14,7 +14,7 @@ use std::{
 use libsqlite3_sys as ffi;
 
 pub(crate) use super::stmt::{Bound, Cell, SqliteError, Step, Stmt, check_file, quote, to_server_error};
-use super::{collations, eyes::Eyes, fulltext, made_rows, statistics, stmt::error_of, vfs};
+use super::{beneath::Beneath, collations, eyes::Eyes, fulltext, made_rows, statistics, stmt::error_of, vfs};
 use crate::task;
 
 /// Virtual-machine steps between two calls of the progress handler: 3-25 us of work.
@@ -43,8 +43,10 @@ pub(crate) struct Conn {
     db: *mut ffi::sqlite3,
     /// The main file of a private connection, which is never written through it; null for others.
     private: *mut ffi::sqlite3_file,
-    /// Owned.
+    /// Owned, unless the handle is lent.
     pub(super) eyes: *mut Eyes,
+    /// What functions find that run statements; `None` if the handle is lent, and closed by somebody else.
+    beneath: Option<Box<Beneath>>,
     kept: Vec<Stmt>,
     companion: Option<Box<dyn Any>>,
     begin: Stmt,
@@ -83,6 +85,9 @@ impl Conn {
         unsafe {
             let file = ptr::from_mut(&mut conn.private).cast();
             ffi::sqlite3_file_control(conn.db, c"main".as_ptr(), ffi::SQLITE_FCNTL_FILE_POINTER, file);
+        }
+        if let Some(beneath) = &conn.beneath {
+            beneath.private.set(conn.private);
         }
         Ok(conn)
     }
@@ -125,10 +130,12 @@ impl Conn {
         collations::register(db)?;
         made_rows::register(db)?;
         fulltext::register(db)?;
+        let eyes = Box::into_raw(Box::default());
         let conn = Self {
             db,
             private: ptr::null_mut(),
-            eyes: Box::into_raw(Box::default()),
+            eyes,
+            beneath: Some(Beneath::lay(db, eyes)),
             kept: Vec::new(),
             companion: None,
             begin: Stmt::prepare(db, "BEGIN")?,
@@ -144,6 +151,28 @@ impl Conn {
         };
         std::mem::forget(raw);
         Ok(Box::new(conn))
+    }
+
+    /// A connection by the handle of another one, which is open for longer.
+    pub(super) fn lent(db: *mut ffi::sqlite3, eyes: *mut Eyes, private: *mut ffi::sqlite3_file) -> Self {
+        Self {
+            db,
+            private,
+            eyes,
+            beneath: None,
+            kept: Vec::new(),
+            companion: None,
+            begin: Stmt::none(),
+            begin_immediate: Stmt::none(),
+            commit: Stmt::none(),
+            rollback: Stmt::none(),
+            savepoint: Stmt::none(),
+            release: Stmt::none(),
+            rollback_to: Stmt::none(),
+            foreign_keys: true,
+            redefined: RefCell::default(),
+            attached: Vec::new(),
+        }
     }
 
     /// Prepares a statement for repeated use.
@@ -431,6 +460,8 @@ impl Conn {
 
 impl Drop for Conn {
     fn drop(&mut self) {
+        let Some(beneath) = self.beneath.take() else { return };
+        beneath.clear();
         self.rollback();
         drop(self.set_watch(None));
         self.forget_keys();
@@ -441,11 +472,12 @@ impl Drop for Conn {
             stmt.finalize();
         }
         // SAFETY: every statement of this connection is finalised; the handle is not used again. The eyes came from a box, and
-        // SQLite does not know them any more.
+        // SQLite does not know them any more, nor what lies beneath.
         unsafe {
             ffi::sqlite3_close(self.db);
             drop(Box::from_raw(self.eyes));
         }
+        drop(beneath);
     }
 }
 

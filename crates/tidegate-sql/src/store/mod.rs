@@ -3,6 +3,7 @@
 //! All `unsafe` code that calls SQLite stands here and in `functions/abi.rs`.
 
 mod alone;
+pub(crate) mod beneath;
 mod collations;
 pub(crate) mod conn;
 pub(crate) mod disk;

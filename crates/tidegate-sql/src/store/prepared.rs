@@ -50,9 +50,16 @@ pub(crate) struct Prepared {
     nested: Option<Box<Prepared>>,
     /// How many more are kept than [`KEPT_MAX`].
     more: usize,
+    /// Whether the one goes that was kept first where another one has no room: those of functions belong to no plan.
+    evicts: bool,
 }
 
 impl Prepared {
+    /// Those of functions that a connection's statements call.
+    pub(crate) fn of_functions() -> Self {
+        Self { more: NESTED_KEPT_MAX, evicts: true, ..Self::default() }
+    }
+
     /// Whether nothing is prepared.
     pub(crate) fn is_empty(&self) -> bool {
         self.stmts.is_empty()
@@ -82,13 +89,14 @@ impl Prepared {
     #[inline]
     pub(crate) fn take(&mut self, text: &Text) -> Option<Stmt> {
         let index = self.stmts.iter().position(|(number, _)| *number == text.number)?;
-        Some(self.stmts.swap_remove(index).1)
+        // Where one may have to go, their order is that in which they have run.
+        Some(if self.evicts { self.stmts.remove(index).1 } else { self.stmts.swap_remove(index).1 })
     }
 
     /// Keeps the statement of a text for the next time, unless there are many.
     #[inline]
     pub(crate) fn keep(&mut self, text: &Text, stmt: Stmt) {
-        if self.stmts.len() < KEPT_MAX + self.more {
+        if self.evicts || self.stmts.len() < KEPT_MAX + self.more {
             self.keep_in_any_case(text, stmt);
         }
     }
@@ -98,11 +106,15 @@ impl Prepared {
     pub(crate) fn keep_in_any_case(&mut self, text: &Text, mut stmt: Stmt) {
         stmt.reset();
         stmt.clear_bindings();
+        if self.evicts && self.stmts.len() >= KEPT_MAX + self.more {
+            self.stmts.remove(0);
+        }
         self.stmts.push((text.number, stmt));
     }
 
     /// The statements of the programs that the plan runs.
     pub(crate) fn nested(&mut self) -> &mut Self {
-        self.nested.get_or_insert_with(|| Box::new(Self { more: NESTED_KEPT_MAX, ..Self::default() }))
+        let evicts = self.evicts;
+        self.nested.get_or_insert_with(|| Box::new(Self { more: NESTED_KEPT_MAX, evicts, ..Self::default() }))
     }
 }

@@ -26,7 +26,7 @@ pub(crate) static SYSTEM: &[(&str, &str, Use)] = &[
     ("collation_connection", "utf8mb4_general_ci", Use::Effective), ("collation_database", "utf8mb4_general_ci", Use::Free),
     ("collation_server", "utf8mb4_general_ci", Use::Free), ("completion_type", "NO_CHAIN", Use::Effective),
     ("default_storage_engine", "InnoDB", Use::Free), ("note_verbosity", "basic", Use::Free), ("default_week_format", "0", Use::Fixed), ("div_precision_increment", "4", Use::Effective),
-    ("foreign_key_checks", "1", Use::Effective), ("group_concat_max_len", "1048576", Use::Effective), ("have_profiling", "NO", Use::Fixed),
+    ("event_scheduler", "OFF", Use::Global), ("foreign_key_checks", "1", Use::Effective), ("group_concat_max_len", "1048576", Use::Effective), ("have_profiling", "NO", Use::Fixed),
     ("hostname", "localhost", Use::Fixed), ("idle_readonly_transaction_timeout", "0", Use::Effective), ("idle_transaction_timeout", "0", Use::Effective),
     ("idle_write_transaction_timeout", "0", Use::Effective), ("in_transaction", "0", Use::Fixed), ("init_connect", "", Use::Free), ("innodb_lock_wait_timeout", "50", Use::Effective), ("innodb_rollback_on_timeout", "0", Use::Fixed),
     ("insert_id", "0", Use::Effective), ("interactive_timeout", "28800", Use::Free), ("last_insert_id", "0", Use::Fixed), ("license", "Apache-2.0 OR MIT", Use::Fixed),
@@ -45,7 +45,7 @@ pub(crate) static SYSTEM: &[(&str, &str, Use)] = &[
 /// Variables of MariaDB that mean nothing here and that programs set all the same.
 #[rustfmt::skip]
 pub(crate) static MEANINGLESS: &[(&str, &str, Use)] = &[
-    ("connect_timeout", "10", Use::Global), ("event_scheduler", "OFF", Use::Global), ("expire_logs_days", "0.000000", Use::Global),
+    ("connect_timeout", "10", Use::Global), ("expire_logs_days", "0.000000", Use::Global),
     ("general_log", "0", Use::Global), ("innodb_buffer_pool_size", "134217728", Use::Global), ("innodb_file_per_table", "1", Use::Global),
     ("innodb_flush_log_at_trx_commit", "1", Use::Global), ("innodb_stats_on_metadata", "0", Use::Global), ("key_buffer_size", "134217728", Use::Global),
     ("local_infile", "1", Use::Global), ("log_bin_trust_function_creators", "0", Use::Global), ("log_output", "FILE", Use::Global),

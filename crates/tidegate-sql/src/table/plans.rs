@@ -206,6 +206,8 @@ impl Known {
             read_names: vec![(self.schema.name.clone(), self.table.name.clone())],
             read_states: vec![Arc::clone(&self.table.state)],
             reads_more: false,
+            calls: Box::default(),
+            called: Box::default(),
             made_rows: Vec::new().into(),
             locks_rows: false,
             named: Named::Any,

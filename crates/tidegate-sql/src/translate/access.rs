@@ -165,7 +165,8 @@ impl Translator<'_> {
     /// The error of a view's text, where that is about somebody's privileges.
     pub(crate) fn view_error(error: ServerError, schema: &Arc<Schema>, view: &Table) -> ServerError {
         match error.code {
-            1142 | 1143 | 1356 => errors::view_denied(&schema.name, &view.name),
+            // Also functions that are not there, or not for the definer.
+            1142 | 1143 | 1305 | 1356 | 1370 => errors::view_denied(&schema.name, &view.name),
             _ => error,
         }
     }

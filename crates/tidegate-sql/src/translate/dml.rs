@@ -486,9 +486,10 @@ impl Translator<'_> {
         })
     }
 
-    /// Whether single rows of a table are heard of when they are deleted.
+    /// Whether single rows of a table are heard of when they are deleted, or found by functions.
     fn fires_triggers(&mut self, schema: &Arc<Schema>, table: &Table) -> Res<bool> {
-        Ok(!self.catalog(schema)?.triggers_of(table.id).is_empty())
+        // A function may write, and SQLite's own statement is to be the only one then.
+        Ok(!self.calls.is_empty() || !self.catalog(schema)?.triggers_of(table.id).is_empty())
     }
 
     /// Translates DELETE.

@@ -588,29 +588,6 @@ impl Translator<'_> {
         Ok(Ex { coercibility: column.coercibility, ..Ex::sql(sql, ty) })
     }
 
-    fn function(&mut self, function: &sqlparser::ast::Function, scope: &Scope<'_>) -> Res<Ex> {
-        let name = match function.name.0.as_slice() {
-            [part] => part.to_string().trim_matches('`').to_ascii_uppercase(),
-            parts => {
-                let parts: Vec<String> = parts.iter().map(ToString::to_string).collect();
-                let (name, schema) = (parts.last().cloned().unwrap_or_default(), parts[..parts.len() - 1].join("."));
-                return Err(errors::unknown_function(schema, name));
-            }
-        };
-        if function.filter.is_some()
-            || function.null_treatment.is_some()
-            || !function.within_group.is_empty()
-            || !matches!(function.parameters, FunctionArguments::None)
-        {
-            return Err(errors::unsupported(format!("clauses of {name}()")));
-        }
-        if let Some(special) = name.strip_prefix(SPECIAL) {
-            let args = arguments(&function.args)?;
-            return (self.session.library.special)(self, &special.to_ascii_lowercase(), &args, scope);
-        }
-        (self.session.library.function)(self, &name, function, scope)
-    }
-
     /// Translates the plain arguments of a function.
     ///
     /// # Errors

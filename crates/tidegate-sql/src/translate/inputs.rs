@@ -8,7 +8,7 @@ use std::{rc::Rc, sync::Arc};
 
 use tidegate_rows::ServerError;
 
-use super::{Library, Res, Translator};
+use super::{Library, Res, Source, Translator};
 use crate::{
     account_name::Name,
     accounts::Access,
@@ -150,6 +150,18 @@ impl<'a> Session<'a> {
     /// The catalogue's name of a temporary table: [`Inputs::temporary`] decides about it.
     pub(crate) fn temporary(&self, schema: &str, name: &str) -> Option<String> {
         if self.inputs.temporary == 0 { None } else { self.env.temporary(schema, name) }
+    }
+}
+
+impl Source {
+    /// Whether a constant is one of the session or its moment, not of the statement.
+    pub(crate) fn is_of_session(&self) -> bool {
+        match self {
+            Self::Literal(_) | Self::Negative(_) | Self::Param(_) | Self::Value(..) | Self::Pattern { .. } => false,
+            Self::Now { .. } | Self::Today { .. } | Self::TimeOfDay { .. } => true,
+            Self::Local(_) | Self::LastInsertId | Self::RowCount | Self::FoundRows => true,
+            Self::ConnectionId | Self::User | Self::CurrentUser => true,
+        }
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod about;
 mod access;
 mod affinity;
 pub(crate) mod assign;
+pub(crate) mod calls;
 mod clauses;
 mod codes;
 pub(crate) mod compare;
@@ -34,6 +35,7 @@ mod names;
 mod param;
 pub(crate) mod params;
 pub(crate) mod plan;
+mod procedures;
 pub(crate) mod programs;
 pub(crate) mod returning;
 pub(crate) mod revise;
@@ -235,6 +237,12 @@ pub(crate) struct Translator<'a> {
     pub(crate) program: Option<Names<'a>>,
     /// The user variables that this part reads, as what it takes them.
     pub(crate) program_variables: Vec<(String, SqlType)>,
+    /// The calls of stored functions.
+    pub(crate) calls: Vec<Rc<calls::Called>>,
+    /// What these functions return depends on more than tables and their arguments.
+    pub(crate) calls_read_more: bool,
+    /// What CURRENT_USER() answers where somebody else than the session acts.
+    pub(crate) current_user: Option<Rc<str>>,
     aliases: usize,
     views: usize,
     depth: usize,
@@ -288,6 +296,9 @@ impl<'a> Translator<'a> {
             values: Params::NONE,
             program: None,
             program_variables: Vec::new(),
+            calls: Vec::new(),
+            calls_read_more: false,
+            current_user: None,
             aliases: 0,
             views: 0,
             depth: 0,
@@ -590,6 +601,8 @@ impl<'a> Translator<'a> {
             effects: self.effects,
             locks: self.locks.take(),
             made_rows: take(&mut self.made_rows),
+            calls: take(&mut self.calls),
+            current_user: self.current_user.clone(),
             aliases: self.aliases,
             views: self.views,
             depth: self.depth,
@@ -607,6 +620,7 @@ impl<'a> Translator<'a> {
         self.read_names = inner.read_names;
         self.read_states = inner.read_states;
         self.made_rows = inner.made_rows;
+        self.calls = inner.calls;
         self.aliases = inner.aliases;
         self.locks.found = inner.locks.found;
         self.effects = inner.effects;

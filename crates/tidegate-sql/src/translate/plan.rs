@@ -6,6 +6,7 @@ use tidegate_rows::Column;
 
 use super::{
     Bind, Source,
+    calls::Called,
     dml::{DeletePlan, InsertPlan, UpdatePlan},
     locking::Locking,
     target_table::TargetTable,
@@ -31,6 +32,10 @@ pub(crate) struct Plan {
     /// The result depends on more than these tables and the settings of the session, as far as the translation tells: on the
     /// clock, on chance, on what the session has done, on tables that are made for the statement.
     pub(crate) reads_more: bool,
+    /// The calls of stored functions, which SQLite's statements name by their numbers.
+    pub(crate) calls: Box<[Rc<Called>]>,
+    /// The tables that these functions write to.
+    pub(crate) called: Box<[Rc<TargetTable>]>,
     /// Rows of `information_schema`, until the plan has served: it does so once.
     pub(crate) made_rows: RefCell<Vec<MadeRows>>,
     /// A query of the statement has FOR UPDATE or FOR SHARE.

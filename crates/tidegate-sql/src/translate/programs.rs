@@ -13,8 +13,14 @@ use std::{
 use tidegate_rows::ServerError;
 
 use super::{
-    Code as Text, Coercibility, Ex, Library, Session, Source, Translator, dml::Feed, plan::PlanKind, select::Wanted,
-    target_table::TargetTable, types::stored, variable_text,
+    Code as Text, Coercibility, Ex, Library, Session, Source, Translator,
+    calls::{self, CallPlan, Called, StoredFunction},
+    dml::Feed,
+    plan::PlanKind,
+    select::Wanted,
+    target_table::TargetTable,
+    types::stored,
+    variable_text,
 };
 use crate::{
     accounts::{Access, Privileges},
@@ -28,20 +34,21 @@ use crate::{
         program::{
             Event, Timing,
             code::{Code, Fragment, FragmentKind},
+            kept::Kept,
             trigger::Trigger,
         },
     },
     schema::Schema,
     sql_mode, task, temporary_name,
-    value::{Base, Rep, SqlType},
+    value::{Base, Rep, SqlType, collation::Collation},
 };
 
 type Res<T> = Result<T, ServerError>;
 
-/// Fragments that the plan of one statement may hold, with those of triggers that its triggers fire.
+/// Fragments that the plan of one statement may hold, with those of the programs that its programs run.
 const FRAGMENTS_MAX: usize = 10_000;
 
-/// Triggers that fire each other; each level takes some kilobytes of the statement's stack.
+/// Triggers that fire and functions that call each other; each level takes some kilobytes of the statement's stack.
 const DEPTH_MAX: usize = 32;
 
 /// What a name in a fragment may mean besides a column.
@@ -51,23 +58,47 @@ pub(crate) struct Names<'a> {
     scope: usize,
     /// The table of NEW and OLD, in a trigger.
     row: Option<&'a Table>,
+    is_ahead: bool,
 }
 
 /// A trigger with the plans of its body.
 #[derive(Debug)]
 pub(crate) struct Fired {
-    pub(crate) trigger: Arc<Trigger>,
-    pub(crate) code: Arc<Code>,
     pub(crate) event: Event,
     pub(crate) timing: Timing,
+    pub(crate) body: Body,
+}
+
+/// The body of a trigger or function with the plans of its parts.
+#[derive(Debug)]
+pub(crate) struct Body {
+    pub(crate) code: Arc<Code>,
+    /// The mode that it was made under, and runs in.
+    pub(crate) sql_mode: u64,
+    collation: Collation,
+    /// The schema of the program, which is the current one for its statements.
+    schema: Arc<Schema>,
+    /// The table of NEW and OLD, in a trigger.
+    pub(super) table: Option<Arc<Table>>,
     library: &'static Library,
-    /// What its definer may do; `None` for everything.
-    access: Option<Rc<Access>>,
+    /// As whom it runs.
+    pub(super) acting: Acting,
     plans: Box<[RefCell<Rc<Planned>>]>,
-    /// The tables that its statements write to.
+    /// The schema whose file the statement around it runs on, if that is any by then.
+    home: Option<Arc<Schema>>,
+    /// The tables that it writes to, with those of the functions that it calls.
     targets: Box<[Rc<TargetTable>]>,
     /// The tables that the statements around it use, which it must not change.
     used: Rc<[Used]>,
+}
+
+/// As whom a part of a statement runs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Acting {
+    /// What that one may do; `None` for everything.
+    pub(crate) access: Option<Rc<Access>>,
+    /// What CURRENT_USER() answers, unless it is the session's.
+    pub(crate) user: Option<Rc<str>>,
 }
 
 /// A table in use, by its schema and number.
@@ -78,25 +109,35 @@ type Used = (u64, i64);
 pub(crate) struct Planned {
     pub(crate) kind: PlannedKind,
     /// The user variables that it reads, as what it takes them.
-    variables: Vec<(String, SqlType)>,
+    pub(super) variables: Vec<(String, SqlType)>,
+    /// The functions that it calls.
+    pub(super) calls: Box<[Rc<Called>]>,
 }
 
 #[derive(Debug)]
 pub(crate) enum PlannedKind {
     Query(Feed),
     Write(PlanKind),
+    Call(CallPlan),
     Failed(ServerError),
 }
 
 /// What the plan of a statement depends on, with all the programs that it may run.
-pub(crate) struct Gathered {
-    home: Option<Arc<Schema>>,
+#[derive(Default)]
+pub(super) struct Gathered {
+    pub(super) home: Option<Arc<Schema>>,
     attached: Vec<Arc<Schema>>,
     catalogs: Vec<(Arc<Schema>, u64)>,
     read_names: Vec<(String, String)>,
     read_states: Vec<Arc<TableState>>,
     serves_once: bool,
+    /// The result depends on more than tables.
+    reads_more: bool,
     fragments: usize,
+    /// The functions that are planned already.
+    pub(super) functions: Vec<Rc<StoredFunction>>,
+    /// Those that are being planned, by the numbers of their schemas and their own.
+    pub(super) open: Vec<(u64, i64)>,
 }
 
 /// Triggers of a table that a plan writes to; none until they were looked up.
@@ -105,12 +146,12 @@ pub(crate) type FiredCell = OnceCell<Box<[Fired]>>;
 impl<'a> Names<'a> {
     /// Those that a statement of a procedure knows.
     pub(crate) fn of_call(code: &'a Code, scope: usize) -> Self {
-        Self { code, scope, row: None }
+        Self { code, scope, row: None, is_ahead: false }
     }
 
     /// Whether the plan is made before the program runs, and serves it again: user variables have other values then.
     pub(crate) fn are_planned_ahead(&self) -> bool {
-        self.row.is_some()
+        self.is_ahead
     }
 
     /// Slots: those of local variables, then NEW, then OLD.
@@ -161,18 +202,15 @@ impl Translator<'_> {
         Ok(Some(Ex { code: Text::Sql(sql), coercibility, ..Ex::sql(String::new(), ty.stored()) }))
     }
 
-    /// Plans what the triggers of the tables do that a plan writes to.
+    /// Plans what the triggers of the tables do that a plan writes to, and the functions that it calls.
     ///
     /// # Errors
     /// What cannot be read of them; 1449 for a definer that is gone; 1142 for one who may not use triggers.
-    pub(crate) fn plan_triggers(&mut self, kind: &PlanKind) -> Res<()> {
+    pub(crate) fn plan_programs(&mut self, kind: &PlanKind) -> Res<()> {
         let targets = targets_of(kind);
-        if targets.is_empty() {
-            return Ok(());
-        }
         let is_plain =
             |to: &&Rc<TargetTable>| to.schema.catalog().is_ok_and(|all| all.triggers_of(to.table.id).is_empty());
-        if targets.iter().map(|(to, _)| to).all(is_plain) {
+        if self.calls.is_empty() && targets.iter().map(|(to, _)| to).all(is_plain) {
             return Ok(());
         }
         let mut gathered = Gathered {
@@ -181,16 +219,18 @@ impl Translator<'_> {
             catalogs: std::mem::take(&mut self.catalogs),
             read_names: std::mem::take(&mut self.read_names),
             read_states: std::mem::take(&mut self.read_states),
-            serves_once: false,
-            fragments: 0,
+            ..Gathered::default()
         };
         let session = self.session;
         let used = used_by(&session, &gathered.read_names, &targets);
         let planned = plan_targets(session, &targets, &used, 0, &mut gathered);
+        let planned = planned.and_then(|()| calls::plan(session, &self.calls, &used, 0, &mut gathered));
+        self.home = gathered.home;
         self.attached = gathered.attached;
         self.catalogs = gathered.catalogs;
         self.read_names = gathered.read_names;
         self.read_states = gathered.read_states;
+        self.calls_read_more = gathered.reads_more;
         if gathered.serves_once {
             self.serves_once();
         }
@@ -202,7 +242,7 @@ impl Translator<'_> {
 /// they depend on.
 ///
 /// # Errors
-/// As [`Translator::plan_triggers`].
+/// As [`Translator::plan_programs`].
 pub(crate) fn plan_table(
     session: Session<'_>,
     to: &Rc<TargetTable>,
@@ -210,12 +250,8 @@ pub(crate) fn plan_table(
 ) -> Res<(Vec<Arc<Schema>>, Vec<(Arc<Schema>, u64)>)> {
     let mut gathered = Gathered {
         home: Some(Arc::clone(&to.schema)),
-        attached: Vec::new(),
         catalogs: vec![(Arc::clone(&to.schema), version)],
-        read_names: Vec::new(),
-        read_states: Vec::new(),
-        serves_once: false,
-        fragments: 0,
+        ..Gathered::default()
     };
     let all: &[Event] = &[Event::Insert, Event::Update, Event::Delete];
     plan_targets(session, &[(to, all)], &[(to.schema.id, to.table.id)].into(), 0, &mut gathered)?;
@@ -275,35 +311,33 @@ fn plan_targets(
             if !events.contains(&head.event) {
                 continue;
             }
-            if depth >= DEPTH_MAX {
-                return Err(errors::unsupported("triggers that fire each other this deeply"));
+            if is_too_deep(depth) {
+                return Err(too_deep());
             }
-            let mut fired = Fired {
-                trigger: Arc::clone(trigger),
-                code: Arc::clone(code),
-                event: head.event,
-                timing: head.timing,
-                library: session.library,
+            let table = Some(Arc::clone(&to.table));
+            let acting = Acting {
                 access: access_of(&session, to, trigger)?,
-                plans: Box::default(),
-                targets: Box::default(),
-                used: Rc::clone(used),
+                user: Some(trigger.kept.shown_definer().to_string().into()),
             };
-            let fragments = 0..code.fragments.len();
-            let plans = fragments.map(|index| fired.plan(session, to, &code.fragments[index], depth, gathered));
-            let plans = plans.collect::<Res<Vec<_>>>()?;
-            let writes = plans.iter().filter_map(|planned| match &planned.kind {
-                PlannedKind::Write(kind) => Some(kind.targets()),
-                _ => None,
-            });
-            fired.targets = writes.flatten().cloned().collect();
-            fired.plans = plans.into_iter().map(|planned| RefCell::new(Rc::new(planned))).collect();
+            let mut body = Body::new(&trigger.kept, code, (&to.schema, table), session.library, acting, used);
+            body.plan_all(session, depth, gathered)?;
+            let fired = Fired { event: head.event, timing: head.timing, body };
             list.push(fired);
         }
         // Nobody else has looked them up meanwhile.
         let _ = to.triggers.set(list.into());
     }
     Ok(())
+}
+
+/// 1235 for programs that run each other this deeply.
+pub(super) fn too_deep() -> ServerError {
+    errors::unsupported("triggers and functions that run each other this deeply")
+}
+
+/// Whether programs run each other so deeply that no more may.
+pub(super) fn is_too_deep(depth: usize) -> bool {
+    depth >= DEPTH_MAX
 }
 
 /// What the definer of a trigger may do.
@@ -317,69 +351,118 @@ fn access_of(session: &Session<'_>, to: &TargetTable, trigger: &Trigger) -> Res<
 }
 
 impl Gathered {
-    fn depend_on(&mut self, schema: &Arc<Schema>) {
+    pub(super) fn depend_on(&mut self, schema: &Arc<Schema>) {
         if !self.catalogs.iter().any(|(known, _)| Arc::ptr_eq(known, schema)) {
             self.catalogs.push((Arc::clone(schema), schema.version()));
         }
     }
 }
 
-impl Fired {
+impl Body {
+    /// One whose parts have no plans yet; `within` its schema, for rows of a table.
+    pub(super) fn new(
+        kept: &Kept,
+        code: &Arc<Code>,
+        within: (&Arc<Schema>, Option<Arc<Table>>),
+        library: &'static Library,
+        acting: Acting,
+        used: &Rc<[Used]>,
+    ) -> Self {
+        Self {
+            code: Arc::clone(code),
+            sql_mode: kept.sql_mode,
+            collation: kept.collation,
+            schema: Arc::clone(within.0),
+            table: within.1,
+            library,
+            acting,
+            plans: Box::default(),
+            home: None,
+            targets: Box::default(),
+            used: Rc::clone(used),
+        }
+    }
+
+    /// Plans all parts.
+    ///
+    /// # Errors
+    /// 1235 for too many; what ends the statement.
+    pub(super) fn plan_all(&mut self, session: Session<'_>, depth: usize, gathered: &mut Gathered) -> Res<()> {
+        let fragments = 0..self.code.fragments.len();
+        let plans = fragments.map(|index| self.plan(session, &self.code.fragments[index], depth, gathered));
+        let plans = plans.collect::<Res<Vec<_>>>()?;
+        let mut targets: Vec<Rc<TargetTable>> = Vec::new();
+        for planned in &plans {
+            if let PlannedKind::Write(kind) = &planned.kind {
+                targets.extend(kind.targets().into_iter().cloned());
+            }
+            calls::add_targets(&planned.calls, &mut targets);
+        }
+        self.targets = targets.into();
+        self.plans = plans.into_iter().map(|planned| RefCell::new(Rc::new(planned))).collect();
+        self.home.clone_from(&gathered.home);
+        Ok(())
+    }
+
     /// The tables that its statements write to, without those that triggers of these change in turn.
     pub(crate) fn targets(&self) -> &[Rc<TargetTable>] {
         &self.targets
+    }
+
+    /// The tables that the statements around it use.
+    pub(super) fn used(&self) -> &Rc<[Used]> {
+        &self.used
     }
 
     /// The plan of a fragment, made anew if user variables have other types by now.
     ///
     /// # Errors
     /// Those of making it.
-    pub(crate) fn planned(&self, to: &TargetTable, fragment: usize, env: &Env) -> Res<Rc<Planned>> {
+    pub(crate) fn planned(&self, fragment: usize, env: &Env) -> Res<Rc<Planned>> {
         let known = Rc::clone(&self.plans[fragment].borrow());
         if known.variables.iter().all(|(name, ty)| variable_type(env, name) == *ty) {
             return Ok(known);
         }
         let engine = env.engine().ok_or_else(|| errors::internal("a program without its engine"))?;
-        let mut gathered = Gathered {
-            home: Some(Arc::clone(&to.schema)),
-            attached: Vec::new(),
-            catalogs: Vec::new(),
-            read_names: Vec::new(),
-            read_states: Vec::new(),
-            serves_once: false,
-            fragments: 0,
-        };
-        let session = Session::new(&engine, self.library, Some(&to.schema), env);
-        let planned = Rc::new(self.plan(session, to, &self.code.fragments[fragment], 0, &mut gathered)?);
+        let mut gathered = Gathered { home: self.home.clone(), ..Gathered::default() };
+        let session = Session::new(&engine, self.library, Some(&self.schema), env);
+        let planned = Rc::new(self.plan(session, &self.code.fragments[fragment], 0, &mut gathered)?);
         *self.plans[fragment].borrow_mut() = Rc::clone(&planned);
         Ok(planned)
     }
 
-    fn plan(
+    pub(super) fn plan(
         &self,
         session: Session<'_>,
-        to: &TargetTable,
         fragment: &Fragment,
         depth: usize,
         gathered: &mut Gathered,
     ) -> Res<Planned> {
         gathered.fragments += 1;
         if gathered.fragments > FRAGMENTS_MAX {
-            return Err(errors::unsupported("triggers that fire this many others"));
+            return Err(errors::unsupported("stored programs that run this many others"));
         }
         if task::tick() {
             return Err(errors::interrupted());
         }
-        let mut session = session.within(Some(&to.schema));
-        session.inputs.sql_mode = self.trigger.kept.sql_mode;
-        session.inputs.collation = self.trigger.kept.collation;
+        let mut session = session.within(Some(&self.schema));
+        session.inputs.sql_mode = self.sql_mode;
+        session.inputs.collation = self.collation;
         session.inputs.select_limit = u64::MAX;
         let concat = session.inputs.has(sql_mode::PIPES_AS_CONCAT);
         let text = fragment.text.as_bytes();
         let (statement, tokens) = parse::parse(text, 0, session.inputs.lex_mode(), concat, Literals::Inline)?;
+        if let Statement::Call(call) = &statement {
+            return self.plan_call(session, fragment, call, depth, gathered);
+        }
+        if let Some(error) = self.refused(fragment, &statement) {
+            return Ok(Planned { kind: PlannedKind::Failed(error), variables: Vec::new(), calls: Box::default() });
+        }
         let mut inner = Translator::new(session, text, &[], (&[], &[]), &tokens);
-        inner.access = self.access.clone();
-        inner.program = Some(Names { code: &self.code, scope: fragment.scope, row: Some(&to.table) });
+        inner.access.clone_from(&self.acting.access);
+        inner.current_user.clone_from(&self.acting.user);
+        let row = self.table.as_deref();
+        inner.program = Some(Names { code: &self.code, scope: fragment.scope, row, is_ahead: true });
         // What a value is assigned to decides about its warnings.
         inner.late = fragment.kind != FragmentKind::Query;
         inner.home.clone_from(&gathered.home);
@@ -388,43 +471,55 @@ impl Fired {
         let kind = kind_of(&mut inner, &statement);
         let read = std::mem::take(&mut inner.read_names);
         let variables = std::mem::take(&mut inner.program_variables);
-        gathered.attached = std::mem::take(&mut inner.attached);
+        let called: Box<[Rc<Called>]> = std::mem::take(&mut inner.calls).into();
+        (gathered.home, gathered.attached) = (inner.home.take(), std::mem::take(&mut inner.attached));
         gathered.catalogs = std::mem::take(&mut inner.catalogs);
         gathered.serves_once |= !inner.is_cacheable();
+        gathered.reads_more |= !variables.is_empty() || inner.effects.fresh > called.len() || reads_session(&kind);
+        let used = match &kind {
+            Ok(PlannedKind::Write(write)) => used_by(&session, &read, &targets_of(write)),
+            _ => used_by(&session, &read, &[]),
+        };
+        let used: Rc<[Used]> = self.used.iter().chain(used.iter()).copied().collect();
         let kind = match kind {
-            Ok(PlannedKind::Write(kind)) => self.plan_write(session, kind, &read, depth, gathered)?,
+            Ok(PlannedKind::Write(kind)) => self.plan_write(session, kind, &used, depth, gathered)?,
             Ok(kind) => kind,
             Err(error) => PlannedKind::Failed(error),
         };
         gathered.read_names.extend(read);
         gathered.read_states.append(&mut inner.read_states);
-        Ok(Planned { kind, variables })
+        calls::plan(session, &called, &used, depth + 1, gathered)?;
+        Ok(Planned { kind, variables, calls: called })
     }
 
-    /// A statement that writes, with the triggers that it fires in turn.
+    /// A statement that writes, with the triggers that it fires in turn; `used` are its own tables too.
     fn plan_write(
         &self,
         session: Session<'_>,
         kind: PlanKind,
-        read: &[(String, String)],
+        used: &Rc<[Used]>,
         depth: usize,
         gathered: &mut Gathered,
     ) -> Res<PlannedKind> {
         let targets = targets_of(&kind);
         let elsewhere = |to: &TargetTable| !gathered.home.as_ref().is_some_and(|home| Arc::ptr_eq(home, &to.schema));
         if targets.iter().any(|(to, _)| elsewhere(to)) {
-            return Ok(PlannedKind::Failed(errors::unsupported("a trigger that writes to another schema")));
+            return Ok(PlannedKind::Failed(errors::unsupported("a trigger or function that writes to another schema")));
         }
         let in_use = |to: &TargetTable| self.used.contains(&(to.schema.id, to.table.id));
         if let Some((to, _)) = targets.iter().find(|(to, _)| in_use(to)) {
             let name = temporary_name::shown(&to.table.name);
             return Ok(PlannedKind::Failed(errors::table_used_by_statement(name)));
         }
-        let own = used_by(&session, read, &targets);
-        let used: Rc<[Used]> = self.used.iter().chain(own.iter()).copied().collect();
-        plan_targets(session, &targets, &used, depth + 1, gathered)?;
+        plan_targets(session, &targets, used, depth + 1, gathered)?;
         Ok(PlannedKind::Write(kind))
     }
+}
+
+/// Whether a query takes constants of the session, or of its moment.
+fn reads_session(kind: &Res<PlannedKind>) -> bool {
+    let Ok(PlannedKind::Query(feed)) = kind else { return false };
+    feed.binds.iter().any(|bind| !matches!(bind.source, Source::Local(_)) && bind.source.is_of_session())
 }
 
 /// Translates a fragment.
@@ -439,14 +534,14 @@ fn kind_of(inner: &mut Translator<'_>, statement: &Statement) -> Res<PlannedKind
         Statement::Insert(insert) => PlannedKind::Write(PlanKind::Insert(inner.insert(insert)?)),
         Statement::Update(update) => PlannedKind::Write(PlanKind::Update(inner.update(update)?)),
         Statement::Delete(delete) => PlannedKind::Write(PlanKind::Delete(inner.delete(delete)?)),
-        _ => return Err(errors::unsupported("this statement in a trigger")),
+        _ => return Err(errors::unsupported("this statement in a trigger or function")),
     };
     inner.check_operations()?;
     if inner.locks.found.is_some() {
-        return Err(errors::unsupported("FOR UPDATE and LOCK IN SHARE MODE in a trigger"));
+        return Err(errors::unsupported("FOR UPDATE and LOCK IN SHARE MODE in a trigger or function"));
     }
     if !inner.made_rows.is_empty() {
-        return Err(errors::unsupported("tables of information_schema in a trigger"));
+        return Err(errors::unsupported("tables of information_schema in a trigger or function"));
     }
     Ok(kind)
 }

@@ -149,7 +149,8 @@ fn rule(session: &Session<'_>, table: &Table, kind: RuleKind, text: &str) -> Res
         RuleKind::Check(name) => name.clone(),
         RuleKind::Default(to) | RuleKind::Generated(to) => table.columns[*to].name.clone(),
     };
-    if ex.aggregate || !translator.is_cacheable() || !translator.reads.is_empty() {
+    let calls = !translator.calls.is_empty();
+    if ex.aggregate || calls || !translator.is_cacheable() || !translator.reads.is_empty() {
         return Err(errors::not_in_generated(text, clause, owner));
     }
     let value = match &kind {

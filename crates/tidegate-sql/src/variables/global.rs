@@ -49,6 +49,9 @@ pub(crate) fn set(
         "transaction_read_only" => "tx_read_only",
         name => name,
     };
+    if name == "event_scheduler" {
+        return set_scheduler(engine, value);
+    }
     let Some(value) = value else {
         engine.globals.set(name, None);
         return Ok(());
@@ -70,6 +73,19 @@ pub(crate) fn set(
     if usage != Use::Effective {
         env.note(errors::no_effect(name));
     }
+    Ok(())
+}
+
+/// SET GLOBAL event_scheduler, which is off at first.
+fn set_scheduler(engine: &EngineInner, value: Option<&UserValue>) -> Res<()> {
+    let text = value.map_or_else(|| "OFF".to_owned(), super::text);
+    let on = match text.to_ascii_uppercase().as_str() {
+        "ON" | "1" => true,
+        "OFF" | "0" => false,
+        _ => return Err(errors::wrong_variable_value("event_scheduler", text)),
+    };
+    engine.globals.set("event_scheduler", Some(if on { "ON" } else { "OFF" }.to_owned()));
+    engine.events.switch(on);
     Ok(())
 }
 

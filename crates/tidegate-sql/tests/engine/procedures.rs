@@ -111,6 +111,25 @@ async fn a_call_has_the_results_of_its_statements_and_its_own_end() {
 }
 
 #[tokio::test]
+async fn out_parameters_come_back_to_whoever_prepared_the_call() {
+    let fixture = Fixture::new("procedure-out");
+    let mut session = fixture.session().await;
+    run(
+        &mut session,
+        "CREATE PROCEDURE p(a INT, OUT b VARCHAR(20), INOUT c INT) BEGIN SELECT a; SET b = a * 2, c = c + a; END",
+    )
+    .await;
+    let mut sink = Collected::default();
+    let params = [Param::Int(5), Param::Null, Param::Int(7)];
+    session.execute(Statement { sql: b"CALL p(?, ?, ?)", params: &params }, &mut sink).await.unwrap();
+    assert_eq!(sink.rows, [vec!["5"], vec!["10", "12"]]);
+    let ends: Vec<_> = sink.summaries.iter().map(|end| (end.more_results, end.status & 4096 != 0)).collect();
+    assert_eq!(ends, [(true, false), (true, true), (false, false)]);
+    let text = "PREPARE s FROM 'CALL p(?, ?, ?)'; SET @a = 1, @c = 3; EXECUTE s USING @a, @b, @c; SELECT @b, @c";
+    assert_eq!(one(&mut session, text).await, "1;2,4");
+}
+
+#[tokio::test]
 async fn procedures_are_in_the_file() {
     let mut fixture = Fixture::new("procedure-file");
     {

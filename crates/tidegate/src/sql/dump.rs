@@ -77,24 +77,28 @@ fn dump_schema(client: &mut Client, out: &mut impl Write) -> Result<(), Failure>
             columns.iter().filter_map(|row| row.first()).map(|column| format!("1 AS {}", name(column))).collect();
         writeln!(out, "\nDROP VIEW IF EXISTS {view};\nCREATE VIEW {view} AS SELECT {};", columns.join(", "))?;
     }
+    // Views may call functions.
+    for (kind, word) in [("FUNCTION", " FUNCTION "), ("PROCEDURE", " PROCEDURE ")] {
+        dump_routines(client, kind, word, out)?;
+    }
     for view in names(true) {
         let create = second_of(client, &format!("SHOW CREATE VIEW {view}"))?;
         let create = create.find(" VIEW ").map_or(create.clone(), |at| format!("CREATE{}", &create[at..]));
         writeln!(out, "\nDROP VIEW IF EXISTS {view};\n{create};")?;
     }
-    dump_procedures(client, out)?;
     dump_triggers(client, out)?;
+    dump_events(client, out)?;
     client.run_quietly("COMMIT")
 }
 
-/// Writes the procedures of the current schema, each to be made by its own `sql_mode`.
-fn dump_procedures(client: &mut Client, out: &mut impl Write) -> Result<(), Failure> {
-    for shown in client.rows("SHOW PROCEDURE STATUS WHERE Db = DATABASE()")? {
-        let Some(procedure) = shown.get(1).map(|procedure| name(procedure)) else { continue };
-        let rows = client.rows(&format!("SHOW CREATE PROCEDURE {procedure}"))?;
+/// Writes the procedures or functions of the current schema, each to be made by its own `sql_mode`.
+fn dump_routines(client: &mut Client, kind: &str, word: &str, out: &mut impl Write) -> Result<(), Failure> {
+    for shown in client.rows(&format!("SHOW {kind} STATUS WHERE Db = DATABASE()"))? {
+        let Some(routine) = shown.get(1).map(|routine| name(routine)) else { continue };
+        let rows = client.rows(&format!("SHOW CREATE {kind} {routine}"))?;
         let Some([_, mode, create, ..]) = rows.first().map(Vec::as_slice) else { continue };
-        let create = create.find(" PROCEDURE ").map_or(create.clone(), |at| format!("CREATE{}", &create[at..]));
-        writeln!(out, "\nDROP PROCEDURE IF EXISTS {procedure};\nSET sql_mode = '{mode}';\nDELIMITER ;;\n{create};;")?;
+        let create = create.find(word).map_or(create.clone(), |at| format!("CREATE{}", &create[at..]));
+        writeln!(out, "\nDROP {kind} IF EXISTS {routine};\nSET sql_mode = '{mode}';\nDELIMITER ;;\n{create};;")?;
         writeln!(out, "DELIMITER ;\nSET sql_mode = 'NO_AUTO_VALUE_ON_ZERO';")?;
     }
     Ok(())
@@ -109,6 +113,20 @@ fn dump_triggers(client: &mut Client, out: &mut impl Write) -> Result<(), Failur
         let create = create.find(" TRIGGER ").map_or(create.clone(), |at| format!("CREATE{}", &create[at..]));
         writeln!(out, "\nDROP TRIGGER IF EXISTS {trigger};\nSET sql_mode = '{mode}';\nDELIMITER ;;\n{create};;")?;
         writeln!(out, "DELIMITER ;\nSET sql_mode = 'NO_AUTO_VALUE_ON_ZERO';")?;
+    }
+    Ok(())
+}
+
+/// Writes the events of the current schema, each to be made by its own `sql_mode` in its own time zone.
+fn dump_events(client: &mut Client, out: &mut impl Write) -> Result<(), Failure> {
+    for shown in client.rows("SHOW EVENTS")? {
+        let Some(event) = shown.get(1).map(|event| name(event)) else { continue };
+        let rows = client.rows(&format!("SHOW CREATE EVENT {event}"))?;
+        let Some([_, mode, zone, create, ..]) = rows.first().map(Vec::as_slice) else { continue };
+        let create = create.find(" EVENT ").map_or(create.clone(), |at| format!("CREATE{}", &create[at..]));
+        writeln!(out, "\nDROP EVENT IF EXISTS {event};\nSET sql_mode = '{mode}', time_zone = '{zone}';")?;
+        writeln!(out, "DELIMITER ;;\n{create};;\nDELIMITER ;")?;
+        writeln!(out, "SET sql_mode = 'NO_AUTO_VALUE_ON_ZERO', time_zone = '+00:00';")?;
     }
     Ok(())
 }

@@ -13,6 +13,10 @@ use crate::{
 pub(crate) struct Code {
     /// What plans of its statements are told apart by; no other program has it.
     pub(crate) number: u64,
+    /// The name of a function, for errors.
+    pub(crate) name: String,
+    /// The variable that gets what a function returns.
+    pub(crate) result: Option<usize>,
     pub(crate) ops: Vec<Op>,
     /// The line of each operation, counted from 1 within the definition.
     pub(crate) lines: Vec<u32>,
@@ -61,6 +65,8 @@ pub(crate) struct Scope {
 #[derive(Debug)]
 pub(crate) struct Cursor {
     pub(crate) query: FragmentId,
+    /// The variables that OPEN gives values.
+    pub(crate) params: Vec<usize>,
     pub(crate) within: Range,
 }
 
@@ -120,6 +126,10 @@ pub(crate) enum Op {
     EndHandler,
     /// The last operation of a block.
     EndBlock,
+    /// RETURN of a function.
+    Return(FragmentId),
+    /// The end of a function, which RETURN has to come before.
+    NoReturn,
     End,
 }
 
@@ -222,6 +232,22 @@ impl Code {
             at = scope.parent;
         }
         None
+    }
+
+    /// Whether a call leaves something behind besides what it returns: rows, or values of user variables.
+    pub(crate) fn has_effects(&self) -> bool {
+        let is_user = |place: &Place| matches!(place, Place::User(_));
+        let writes = |fragment: &Fragment| {
+            matches!(fragment.kind, FragmentKind::Write | FragmentKind::Statement)
+                || memchr::memmem::find(fragment.text.as_bytes(), b":=").is_some()
+        };
+        self.fragments.iter().any(writes)
+            || self.ops.iter().any(|op| match op {
+                Op::Assign { to, .. } => is_user(to),
+                Op::Into { places, .. } | Op::Fetch { places, .. } => places.iter().any(is_user),
+                Op::Diagnostics(wanted) => wanted.items.iter().any(|(place, _)| is_user(place)),
+                _ => false,
+            })
     }
 
     /// The type of a local variable.

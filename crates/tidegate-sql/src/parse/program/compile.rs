@@ -19,7 +19,7 @@ use tidegate_rows::ServerError;
 
 use super::code::{Code, Condition, Fragment, FragmentId, FragmentKind, Op, Scope};
 use crate::{
-    dialect::{identifier, is_word, unexpected},
+    dialect::{identifier, unexpected},
     errors,
     lexer::{LexMode, Literals},
     parse::{self, Span},
@@ -43,6 +43,18 @@ pub(crate) enum Kind {
         has_new: bool,
     },
     Procedure,
+    Function,
+}
+
+impl Kind {
+    /// What messages call it.
+    pub(super) fn shown(self) -> &'static str {
+        match self {
+            Self::Trigger { .. } => "a trigger",
+            Self::Procedure => "a procedure",
+            Self::Function => "a function",
+        }
+    }
 }
 
 /// What is wrong with a program.
@@ -83,9 +95,16 @@ pub(crate) struct Reading {
 struct Label {
     name: Option<String>,
     /// Where ITERATE goes; `None` for BEGIN.
-    start: Option<usize>,
+    start: Option<Start>,
     /// The jumps that LEAVE has made, whose place is not known yet.
     leaves: Vec<usize>,
+}
+
+/// Where a loop goes on.
+enum Start {
+    At(usize),
+    /// Behind its statements: the jumps that ITERATE has made, whose place is not known yet.
+    Behind(Vec<usize>),
 }
 
 /// What the declarations of a block have named.
@@ -111,7 +130,8 @@ pub(super) struct Compiler<'s> {
     line: (usize, u32),
 }
 
-/// Reads the body of a program, which is the rest of the tokens.
+/// Reads the body of a program, which is the rest of the tokens. What a function `returns`, by a name for messages,
+/// is its last parameter, which it does not know.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -121,6 +141,7 @@ pub(super) fn body(
     kind: Kind,
     reading: Reading,
     parameters: Vec<(String, SqlType)>,
+    returns: Option<(&str, SqlType)>,
 ) -> Read<Code> {
     static NUMBER: AtomicU64 = AtomicU64::new(1);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -139,8 +160,9 @@ pub(super) fn body(
         let slot = compiler.add_variable(&name, ty);
         compiler.code.scopes[0].names.push((name, slot));
     }
+    compiler.code.result = returns.map(|(name, ty)| compiler.add_variable(name, ty));
     compiler.statement(p)?;
-    compiler.push(p, Op::End)?;
+    compiler.push(p, if kind == Kind::Function { Op::NoReturn } else { Op::End })?;
     Ok(compiler.code)
 }
 
@@ -241,7 +263,7 @@ impl Compiler<'_> {
         }
         let word = word.value.to_ascii_uppercase();
         match word.as_str() {
-            "BEGIN" | "LOOP" | "WHILE" | "REPEAT" => self.labelled(p, None),
+            "BEGIN" | "LOOP" | "WHILE" | "REPEAT" | "FOR" => self.labelled(p, None),
             "IF" => self.branches(p),
             "CASE" => self.case(p),
             "LEAVE" | "ITERATE" => self.jump(p, &word),
@@ -252,6 +274,7 @@ impl Compiler<'_> {
             "INSERT" | "REPLACE" | "UPDATE" | "DELETE" => self.write(p),
             "DO" => self.evaluate(p),
             "GET" => self.diagnostics(p),
+            "RETURN" => self.return_value(p),
             _ => self.other(p, &word),
         }
     }
@@ -263,14 +286,20 @@ impl Compiler<'_> {
         {
             return Err(errors::label_redefined(name).into());
         }
-        let is_block = is_word(p.peek_token_ref(), "BEGIN");
-        self.labels.push(Label { name: label, start: (!is_block).then(|| self.here()), leaves: Vec::new() });
         let Token::Word(word) = &p.peek_token_ref().token else { return Ok(unexpected(p)?) };
-        match word.value.to_ascii_uppercase().as_str() {
+        let word = word.value.to_ascii_uppercase();
+        let start = match word.as_str() {
+            "BEGIN" => None,
+            "FOR" => Some(Start::Behind(Vec::new())),
+            _ => Some(Start::At(self.here())),
+        };
+        self.labels.push(Label { name: label, start, leaves: Vec::new() });
+        match word.as_str() {
             "BEGIN" => self.block(p)?,
             "LOOP" => self.endless(p)?,
             "WHILE" => self.while_loop(p)?,
             "REPEAT" => self.repeat(p)?,
+            "FOR" => self.counted(p)?,
             _ => return Ok(unexpected(p)?),
         }
         let Some(label) = self.labels.pop() else { return Err(Wrong::Syntax) };

@@ -9,6 +9,7 @@ use tidegate_rows::ServerError;
 use super::{
     code::Code,
     compile::{self, Kind, Reading, Wrong},
+    event::{self, EventHead, EventStatement},
     signature::{self, CreateRoutine, Signature},
     trigger::{Event, Timing},
 };
@@ -23,6 +24,7 @@ use crate::{
 pub(crate) enum Definition {
     Trigger(Box<CreateTrigger>),
     Routine(Box<CreateRoutine>),
+    Event(Box<EventStatement>),
 }
 
 /// CREATE TRIGGER.
@@ -63,7 +65,11 @@ pub(crate) struct Order {
 /// Whether tokens are those of a definition that is read here.
 pub(crate) fn begins(tokens: &[TokenWithSpan]) -> bool {
     let mut words = tokens.iter();
-    if !words.next().is_some_and(|token| is_word(token, "CREATE")) {
+    let Some(first) = words.next() else { return false };
+    if is_word(first, "ALTER") {
+        return is_alter_event(tokens);
+    }
+    if !is_word(first, "CREATE") {
         return false;
     }
     // Behind the definer, which may have any name.
@@ -75,10 +81,22 @@ pub(crate) fn begins(tokens: &[TokenWithSpan]) -> bool {
     words.take(12).find(|token| kind(token) || other(token)).is_some_and(kind)
 }
 
+/// `ALTER [DEFINER = …] EVENT`: the event's name comes behind it, which tells it from a table of this name.
+fn is_alter_event(tokens: &[TokenWithSpan]) -> bool {
+    let at = match tokens.get(1) {
+        Some(token) if is_word(token, "EVENT") => 1,
+        Some(token) if is_word(token, "DEFINER") => {
+            tokens.iter().take(12).position(|token| is_word(token, "EVENT")).unwrap_or(0)
+        }
+        _ => 0,
+    };
+    at > 0
+}
+
 /// Reads a definition.
 ///
 /// # Errors
-/// 1064 with the place; what a program must not hold; 1235 for functions and events.
+/// 1064 with the place; what a program must not hold.
 pub(crate) fn parse(sql: &[u8], tokens: &[TokenWithSpan], reading: Reading) -> Result<Definition, ServerError> {
     let dialect = MySql { pipes_as_concat: reading.pipes_as_concat, nested_joins: false };
     let mut p = Parser::new(&dialect).with_recursion_limit(100).with_tokens_with_locations(tokens.to_vec());
@@ -96,15 +114,25 @@ pub(crate) fn read(text: &str, reading: Reading) -> Result<(Head, Code), ServerE
     Ok((head, code))
 }
 
-/// Reads a procedure as a schema keeps it.
+/// Reads a procedure or function as a schema keeps it.
 ///
 /// # Errors
 /// As [`parse()`].
 pub(crate) fn read_routine(text: &str, reading: Reading) -> Result<(Signature, Code), ServerError> {
-    let (mut head, code) = read_kept(text, reading, signature::procedure)?;
-    let (from, to) = head.params_at;
-    (head.params_at, head.body) = ((from - KEPT_FROM, to - KEPT_FROM), head.body - KEPT_FROM);
+    let (mut head, code) = read_kept(text, reading, signature::routine)?;
+    let kept = |(from, to): Span| (from - KEPT_FROM, to - KEPT_FROM);
+    head.params_at = kept(head.params_at);
+    head.returns = head.returns.map(|(ty, at)| (ty, kept(at)));
+    (head.says_from, head.body) = kept((head.says_from, head.body));
     Ok((head, code))
+}
+
+/// Reads an event as a schema keeps it.
+///
+/// # Errors
+/// As [`parse()`].
+pub(crate) fn read_event(text: &str, reading: Reading) -> Result<(EventHead, Code), ServerError> {
+    read_kept(text, reading, event::kept)
 }
 
 /// Where the text that is kept begins in the one that is read.
@@ -138,19 +166,26 @@ fn finish<T>(read: Result<T, Wrong>, p: &Parser, sql: &[u8]) -> Result<T, Server
 }
 
 fn create(p: &mut Parser, sql: &[u8], reading: Reading) -> Result<Definition, Wrong> {
+    if take_word(p, "ALTER") {
+        let definer = definer(p)?;
+        return Ok(Definition::Event(Box::new(event::alter(p, sql, reading, definer)?)));
+    }
     expect_word(p, "CREATE")?;
     let or_replace = take_words(p, &["OR", "REPLACE"]);
-    let mut definer = None;
-    if take_word(p, "DEFINER") {
-        skip(p, &Token::Eq);
-        definer = Some(parse::accounts::who(p)?);
+    let definer = definer(p)?;
+    if is_word(p.peek_token_ref(), "AGGREGATE") {
+        return Err(errors::unsupported("CREATE AGGREGATE").into());
     }
-    if let Some(kind) = ["FUNCTION", "EVENT", "AGGREGATE"].iter().find(|kind| is_word(p.peek_token_ref(), kind)) {
-        return Err(errors::unsupported(format!("CREATE {kind}")).into());
+    if is_word(p.peek_token_ref(), "EVENT") {
+        let create = event::create(p, sql, reading, or_replace, definer)?;
+        if or_replace && create.if_not_exists {
+            return Err(errors::wrong_usage("OR REPLACE", "IF NOT EXISTS").into());
+        }
+        return Ok(Definition::Event(Box::new(create)));
     }
     let from = p.peek_token_ref().span.start.column as usize;
-    if is_word(p.peek_token_ref(), "PROCEDURE") {
-        let (signature, _) = signature::procedure(p, sql, reading)?;
+    if is_word(p.peek_token_ref(), "PROCEDURE") || is_word(p.peek_token_ref(), "FUNCTION") {
+        let (signature, _) = signature::routine(p, sql, reading)?;
         if or_replace && signature.if_not_exists {
             return Err(errors::wrong_usage("OR REPLACE", "IF NOT EXISTS").into());
         }
@@ -170,8 +205,16 @@ fn create(p: &mut Parser, sql: &[u8], reading: Reading) -> Result<Definition, Wr
     Ok(Definition::Trigger(Box::new(CreateTrigger { or_replace, definer, head, text })))
 }
 
+fn definer(p: &mut Parser) -> Result<Option<Who>, Wrong> {
+    if !take_word(p, "DEFINER") {
+        return Ok(None);
+    }
+    skip(p, &Token::Eq);
+    Ok(Some(parse::accounts::who(p)?))
+}
+
 /// Where the last token that was read ends.
-fn end_of(p: &Parser, sql: &[u8]) -> usize {
+pub(super) fn end_of(p: &Parser, sql: &[u8]) -> usize {
     let last = p.get_current_token();
     let last = if last.token == Token::EOF { p.get_previous_token() } else { last };
     (last.span.end.column as usize).min(sql.len())
@@ -212,6 +255,6 @@ fn trigger(p: &mut Parser, sql: &[u8], reading: Reading) -> Result<(Head, Code),
         changes_new: timing == Timing::Before && event != Event::Delete,
         has_new: event != Event::Delete,
     };
-    let code = compile::body(p, sql, kind, reading, Vec::new())?;
+    let code = compile::body(p, sql, kind, reading, Vec::new(), None)?;
     Ok((Head { if_not_exists, name, timing, event, table, order, on, body }, code))
 }

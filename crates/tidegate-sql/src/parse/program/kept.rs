@@ -8,7 +8,7 @@ use crate::{account_name::Name, lexer::LexMode, sql_mode, value::collation::Coll
 pub(crate) struct Kept {
     pub(crate) id: i64,
     pub(crate) name: String,
-    /// From the word TRIGGER or PROCEDURE on, as it was written.
+    /// From the word TRIGGER, PROCEDURE or FUNCTION on, as it was written.
     pub(crate) text: String,
     /// The `sql_mode` under which it was made, and runs.
     pub(crate) sql_mode: u64,
@@ -16,6 +16,8 @@ pub(crate) struct Kept {
     pub(crate) definer: Option<Name>,
     /// Microseconds since 1970.
     pub(crate) created: i64,
+    /// The last ALTER, as that; 0 if there was none.
+    pub(crate) altered: i64,
     /// The character set of the client that has made it.
     pub(crate) charset: String,
     /// The collation of that client's connection.
@@ -27,7 +29,8 @@ pub(crate) struct Kept {
 impl Kept {
     /// Whether what was read of the one counts for the other. A number comes again when its program has gone.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        (self.id, self.created, self.schema_collation) == (other.id, other.created, other.schema_collation)
+        (self.id, self.created, self.altered, self.schema_collation)
+            == (other.id, other.created, other.altered, other.schema_collation)
             && self.name == other.name
             && self.text == other.text
     }

@@ -7,7 +7,8 @@
 //! redefined. `exec/program.rs` carries operations out, `exec/fire.rs` is where rows that are written meet triggers. Definitions come
 //! and go in `ddl/trigger.rs` and `ddl/routine.rs`, and are shown in `show/triggers.rs` and `show/routines.rs`.
 //!
-//! A procedure needs no plans ahead of time: `session/call.rs` gives its statements to the session one after the other.
+//! A procedure needs no plans ahead of time: `session/call.rs` gives its statements to the session one after the other. A function has
+//! them as a trigger does (`translate/calls.rs`): SQLite calls it while it runs the statement around it (`exec/call.rs`).
 //!
 //! Local variables, NEW and OLD are values in a frame of the session (`env/programs.rs`), by their slots; expressions
 //! read them as parameters ([`crate::translate::Source::Local`]).
@@ -17,11 +18,12 @@
 pub(crate) mod code;
 pub(crate) mod compile;
 pub(crate) mod definition;
+pub(crate) mod event;
 pub(crate) mod kept;
 pub(crate) mod routine;
 pub(crate) mod signature;
 pub(crate) mod trigger;
 
 pub(crate) use definition::{CreateTrigger, Definition, parse};
-pub(crate) use signature::CreateRoutine;
+pub(crate) use signature::{CreateRoutine, RoutineKind};
 pub(crate) use trigger::{Event, Timing};

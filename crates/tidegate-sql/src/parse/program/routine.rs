@@ -1,25 +1,31 @@
-//! Procedures in the catalogue.
+//! Procedures and functions in the catalogue.
 
 use std::sync::{Arc, OnceLock};
 
 use tidegate_rows::ServerError;
 
-use super::{code::Code, definition, kept::Kept, signature::Signature};
+use super::{
+    code::Code,
+    definition,
+    kept::Kept,
+    signature::{RoutineKind, Signature},
+};
 use crate::column::same_name;
 
 type Res<T> = Result<T, ServerError>;
 
-/// A procedure as a schema keeps it.
+/// A procedure or function as a schema keeps it.
 #[derive(Debug)]
 pub(crate) struct Routine {
+    pub(crate) kind: RoutineKind,
     pub(crate) kept: Kept,
     read: OnceLock<Res<(Signature, Arc<Code>)>>,
 }
 
 impl Routine {
     /// One of which nothing has been read.
-    pub(crate) fn new(kept: Kept) -> Self {
-        Self { kept, read: OnceLock::new() }
+    pub(crate) fn new(kind: RoutineKind, kept: Kept) -> Self {
+        Self { kind, kept, read: OnceLock::new() }
     }
 
     /// What the text says: its head and its body.
@@ -35,7 +41,7 @@ impl Routine {
     }
 }
 
-/// The procedure of a name: their case does not matter.
-pub(crate) fn named<'r>(routines: &'r [Arc<Routine>], name: &str) -> Option<&'r Arc<Routine>> {
-    routines.iter().find(|routine| same_name(&routine.kept.name, name))
+/// The procedure or function of a name: their case does not matter.
+pub(crate) fn named<'r>(routines: &'r [Arc<Routine>], kind: RoutineKind, name: &str) -> Option<&'r Arc<Routine>> {
+    routines.iter().find(|routine| routine.kind == kind && same_name(&routine.kept.name, name))
 }

@@ -156,9 +156,7 @@ impl Compiler<'_> {
     fn cursor(&mut self, p: &mut Parser) -> Read<usize> {
         let name = identifier(p)?.value;
         expect_word(p, "CURSOR")?;
-        if p.peek_token_ref().token == Token::LParen {
-            return Err(errors::unsupported("cursors with parameters").into());
-        }
+        let (outer, params) = (self.scope, self.cursor_parameters(p)?);
         expect_word(p, "FOR")?;
         if self.declared().cursors.iter().any(|(known, _)| known.eq_ignore_ascii_case(&name)) {
             return Err(errors::duplicate_cursor(&name).into());
@@ -173,10 +171,36 @@ impl Compiler<'_> {
             _ => return Err(errors::cursor_of_no_query().into()),
         }
         let query = self.fragment(FragmentKind::Query, text);
-        self.code.cursors.push(Cursor { query, within: Range { from: 0, to: 0 } });
+        self.scope = outer;
+        self.code.cursors.push(Cursor { query, params, within: Range { from: 0, to: 0 } });
         let cursor = self.code.cursors.len() - 1;
         self.declared().cursors.push((name, cursor));
         Ok(cursor)
+    }
+
+    /// The parameters of a cursor, which its query alone knows: the scope is that of the query from now on.
+    fn cursor_parameters(&mut self, p: &mut Parser) -> Read<Vec<usize>> {
+        let mut scope = Scope { parent: Some(self.scope), names: Vec::new() };
+        if !p.consume_token(&Token::LParen) {
+            return Ok(Vec::new());
+        }
+        loop {
+            let name = identifier(p)?.value;
+            let ty = parse::column::variable_type(p, self.reading.collation)??;
+            if scope.names.iter().any(|(known, _)| crate::column::same_name(known, &name)) {
+                return Err(errors::duplicate_parameter(&name).into());
+            }
+            let slot = self.add_variable(&name, ty);
+            scope.names.push((name, slot));
+            if !p.consume_token(&Token::Comma) {
+                break;
+            }
+        }
+        p.expect_token(&Token::RParen)?;
+        let params = scope.names.iter().map(|(_, slot)| *slot).collect();
+        self.code.scopes.push(scope);
+        self.scope = self.code.scopes.len() - 1;
+        Ok(params)
     }
 
     /// A handler, behind this word.

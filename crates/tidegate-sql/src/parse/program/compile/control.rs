@@ -4,15 +4,20 @@ use std::fmt::Write;
 
 use sqlparser::{parser::Parser, tokenizer::Token};
 
-use super::{Compiler, Read, Wrong};
+use super::{Compiler, Label, Read, Start, Wrong};
 use crate::{
-    dialect::{expect_word, identifier, is_word, take_word},
+    dialect::{expect_word, identifier, is_word, take_word, unexpected},
     errors,
+    identifier::quoted,
     parse::{
         self,
-        program::code::{FragmentKind, Op},
+        program::code::{FragmentKind, Op, Place, Scope},
     },
+    value::SqlType,
 };
+
+/// The variable of the last bound of FOR; no program can name it.
+const LAST: &str = "\u{1}last";
 
 impl Compiler<'_> {
     /// Statements up to one of these words, which is not taken.
@@ -141,6 +146,65 @@ impl Compiler<'_> {
         Ok(expect_word(p, "REPEAT")?)
     }
 
+    /// `FOR i IN [REVERSE] low..high DO … END FOR`. The bounds are worked out once, the low one first.
+    pub(super) fn counted(&mut self, p: &mut Parser) -> Read<()> {
+        expect_word(p, "FOR")?;
+        let name = identifier(p)?.value;
+        expect_word(p, "IN")?;
+        let reverse = take_word(p, "REVERSE");
+        let (low, high) = self.bounds(p)?;
+        let outer = self.scope;
+        let (low, high) = (self.fragment(FragmentKind::Value, low), self.fragment(FragmentKind::Value, high));
+        let (from, to) = (self.add_variable(&name, SqlType::bigint()), self.add_variable(LAST, SqlType::bigint()));
+        [from, to].into_iter().for_each(|slot| self.code.variables[slot].nullable = false);
+        let (first, last) = if reverse { (to, from) } else { (from, to) };
+        self.push(p, Op::Assign { to: Place::Local(first), value: low })?;
+        self.push(p, Op::Assign { to: Place::Local(last), value: high })?;
+        let names = vec![(name.clone(), from), (LAST.to_owned(), to)];
+        self.code.scopes.push(Scope { parent: Some(outer), names });
+        self.scope = self.code.scopes.len() - 1;
+        let (name, last) = (quoted(&name), quoted(LAST));
+        let (compares, steps) = if reverse { (">=", "-") } else { ("<=", "+") };
+        let start = self.here();
+        let condition = self.fragment(FragmentKind::Value, format!("SELECT {name} {compares} {last}"));
+        let test = self.push(p, Op::Unless { condition, to: 0, behind: 0 })?;
+        expect_word(p, "DO")?;
+        self.some_statements(p, &["END"])?;
+        if let Some(Label { start: Some(Start::Behind(jumps)), .. }) = self.labels.last_mut() {
+            let jumps = std::mem::take(jumps);
+            jumps.into_iter().for_each(|jump| self.land(jump));
+        }
+        let next = self.fragment(FragmentKind::Value, format!("SELECT {name} {steps} 1"));
+        self.push(p, Op::Assign { to: Place::Local(from), value: next })?;
+        self.push(p, Op::Jump(start))?;
+        expect_word(p, "END")?;
+        expect_word(p, "FOR")?;
+        let here = self.here();
+        self.code.ops[test] = Op::Unless { condition, to: here, behind: here };
+        self.scope = outer;
+        Ok(())
+    }
+
+    /// The queries of `low..high` up to DO, whose points may be parts of numbers to the lexer.
+    fn bounds(&mut self, p: &mut Parser) -> Read<(String, String)> {
+        let from = p.peek_token_ref().span.start.column as usize;
+        while !is_word(p.peek_token_ref(), "DO") {
+            if matches!(p.peek_token_ref().token, Token::SemiColon | Token::EOF) {
+                return Ok(unexpected(p)?);
+            }
+            p.advance_token();
+        }
+        let text = self.text_of((from, p.peek_token_ref().span.start.column as usize));
+        let query = |text: &str| format!("SELECT {}", text.trim());
+        for (at, _) in text.match_indices("..") {
+            let (low, high) = (query(&text[..at]), query(&text[at + 2..]));
+            if self.check(&low, from).is_ok() && self.check(&high, from).is_ok() {
+                return Ok((low, high));
+            }
+        }
+        Err(errors::unsupported("FOR loops over cursors").into())
+    }
+
     /// LEAVE and ITERATE
     pub(super) fn jump(&mut self, p: &mut Parser, verb: &str) -> Read<()> {
         p.advance_token();
@@ -153,8 +217,15 @@ impl Compiler<'_> {
             self.labels[found].leaves.push(jump);
             return Ok(());
         }
-        let Some(start) = self.labels[found].start else { return Err(errors::no_such_label(verb, &name).into()) };
-        self.push(p, Op::Jump(start))?;
+        let start = match &self.labels[found].start {
+            None => return Err(errors::no_such_label(verb, &name).into()),
+            Some(Start::At(start)) => *start,
+            Some(Start::Behind(_)) => 0,
+        };
+        let jump = self.push(p, Op::Jump(start))?;
+        if let Some(Start::Behind(jumps)) = &mut self.labels[found].start {
+            jumps.push(jump);
+        }
         Ok(())
     }
 }

@@ -148,7 +148,7 @@ impl Compiler<'_> {
                 parse::Statement::SelectIntoFile { .. } => {
                     Err(errors::unsupported("SELECT … INTO OUTFILE in a stored program").into())
                 }
-                _ => Err(errors::result_set_refused("a trigger").into()),
+                _ => Err(errors::result_set_refused(self.kind.shown()).into()),
             };
         };
         let text = format!("{} {}", self.text_of((span.0, cut.0)), self.text_of((cut.1, span.1)));
@@ -198,7 +198,7 @@ impl Compiler<'_> {
             _ => return Err(errors::unsupported("this statement in a stored program").into()),
         };
         if returns {
-            return Err(errors::result_set_refused("a trigger").into());
+            return Err(errors::result_set_refused(self.kind.shown()).into());
         }
         let write = self.fragment(FragmentKind::Write, text);
         self.push(p, Op::Run(write))?;
@@ -214,11 +214,27 @@ impl Compiler<'_> {
             parse::Statement::LockTables(_) => return Err(errors::refused_in_program("LOCK").into()),
             parse::Statement::UnlockTables => return Err(errors::refused_in_program("UNLOCK").into()),
             parse::Statement::CreateTrigger(_) => return Err(errors::nested_program("TRIGGER").into()),
-            parse::Statement::CreateRoutine(_) => return Err(errors::nested_program("PROCEDURE").into()),
+            parse::Statement::Event(event) if event.body.is_some() => {
+                return Err(errors::event_in_program().into());
+            }
+            parse::Statement::CreateRoutine(create) => {
+                return Err(errors::nested_program(create.signature.kind.word()).into());
+            }
             _ => {}
         }
         let statement = self.fragment(FragmentKind::Statement, text);
         self.push(p, Op::Run(statement))?;
+        Ok(())
+    }
+
+    /// RETURN
+    pub(super) fn return_value(&mut self, p: &mut Parser) -> Read<()> {
+        if self.kind != Kind::Function {
+            return Err(errors::return_outside_function().into());
+        }
+        p.advance_token();
+        let value = self.value(p)?;
+        self.push(p, Op::Return(value))?;
         Ok(())
     }
 
@@ -242,7 +258,10 @@ impl Compiler<'_> {
         let name = identifier(p)?.value;
         let cursor = self.cursor_named(&name)?;
         let op = match verb {
-            "OPEN" => Op::Open(cursor),
+            "OPEN" => {
+                self.cursor_arguments(p, &name, cursor)?;
+                Op::Open(cursor)
+            }
             "CLOSE" => Op::Close(cursor),
             _ => {
                 expect_word(p, "INTO")?;
@@ -258,25 +277,58 @@ impl Compiler<'_> {
         Ok(())
     }
 
+    /// What OPEN gives the parameters of a cursor.
+    fn cursor_arguments(&mut self, p: &mut Parser, name: &str, cursor: usize) -> Read<()> {
+        let mut values = Vec::new();
+        if p.consume_token(&Token::LParen) {
+            while p.peek_token_ref().token != Token::RParen {
+                if !values.is_empty() {
+                    p.expect_token(&Token::Comma)?;
+                }
+                values.push(self.value(p)?);
+            }
+            p.expect_token(&Token::RParen)?;
+        }
+        let params = self.code.cursors[cursor].params.clone();
+        if params.len() != values.len() {
+            return Err(errors::wrong_cursor_arguments(name).into());
+        }
+        for (slot, value) in params.into_iter().zip(values) {
+            self.push(p, Op::Assign { to: Place::Local(slot), value })?;
+        }
+        Ok(())
+    }
+
     /// Statements that a trigger must not hold, by MariaDB's errors; others are refused by name. A procedure may hold nearly all.
     pub(super) fn other(&mut self, p: &mut Parser, verb: &str) -> Read<()> {
-        if self.kind == Kind::Procedure && !matches!(verb, "RETURN" | "FOR") {
+        if self.kind == Kind::Procedure {
             let span = self.to_semicolon(p);
             return self.statement_at(p, span);
         }
+        let made = ["FUNCTION", "PROCEDURE", "TRIGGER"];
+        let ahead = (1..=8).map(|index| p.peek_nth_token_ref(index));
+        let made = ahead.filter_map(|token| made.iter().find(|word| is_word(token, word))).next();
+        if let ("CREATE", Some(kind)) = (verb, made) {
+            return Err(errors::nested_program(*kind).into());
+        }
         let is_to_savepoint = is_word(p.peek_nth_token_ref(1), "TO") || is_word(p.peek_nth_token_ref(2), "TO");
         let error = match verb {
-            "RETURN" => errors::return_outside_function(),
-            "ROLLBACK" if is_to_savepoint => errors::unsupported("savepoints in a trigger"),
+            "ROLLBACK" if is_to_savepoint => errors::unsupported(format!("savepoints in {}", self.kind.shown())),
             "COMMIT" | "ROLLBACK" | "START" | "CREATE" | "DROP" | "ALTER" | "TRUNCATE" | "RENAME" | "GRANT"
             | "REVOKE" | "ANALYZE" | "OPTIMIZE" | "REPAIR" => errors::commit_in_trigger(),
             "PREPARE" | "EXECUTE" | "DEALLOCATE" => errors::refused_in_trigger("Dynamic SQL"),
             "FLUSH" | "RESET" => errors::refused_in_trigger(verb),
-            "SHOW" | "EXPLAIN" | "DESCRIBE" | "DESC" | "CHECK" | "CHECKSUM" => errors::result_set_refused("a trigger"),
+            "SHOW" | "EXPLAIN" | "DESCRIBE" | "DESC" | "CHECK" | "CHECKSUM" => {
+                errors::result_set_refused(self.kind.shown())
+            }
             "LOCK" | "UNLOCK" => errors::refused_in_program("LOCK"),
             "USE" => errors::refused_in_program("USE"),
             "LOAD" => errors::refused_in_program("LOAD DATA"),
-            "CALL" | "SAVEPOINT" | "RELEASE" | "KILL" | "HANDLER" | "XA" | "HELP" | "VALUES" | "FOR" => {
+            "CALL" => {
+                let span = self.to_semicolon(p);
+                return self.statement_at(p, span);
+            }
+            "SAVEPOINT" | "RELEASE" | "KILL" | "HANDLER" | "XA" | "HELP" | "VALUES" => {
                 errors::unsupported(format!("{verb} in a stored program"))
             }
             _ => return Ok(unexpected(p)?),
