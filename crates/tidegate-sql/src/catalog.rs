@@ -6,6 +6,7 @@
 pub(crate) mod changes;
 mod indexes;
 pub(crate) mod references;
+pub(crate) mod sequence;
 
 use std::{
     collections::BTreeMap,
@@ -98,6 +99,8 @@ pub(crate) struct TableState {
     pub(crate) defined: AtomicU64,
     /// What its statistics do not know.
     pub(crate) changes: Changes,
+    /// Of a sequence: the numbers that come next.
+    pub(crate) sequence: sequence::Sequence,
 }
 
 /// A CHECK constraint.

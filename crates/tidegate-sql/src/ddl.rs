@@ -6,9 +6,11 @@ mod define;
 pub(crate) mod event;
 mod fulltext;
 mod keys;
+mod move_table;
 mod physical;
 mod rename;
 mod routine;
+mod sequence;
 mod temporary;
 mod trigger;
 mod view_columns;
@@ -27,9 +29,9 @@ use crate::{
     cache::StatementCache,
     catalog::{self, Catalog, Definer, Table, TableState},
     catalog_file, errors,
-    parse::{self, Statement, TableName, account::Who},
+    parse::{AlterItem, Statement, TableName, account::Who},
     schema::{Schema, commits::Reservation},
-    session::{Core, acquire_unused, pool::Pool},
+    session::{Core, acquire_unused, pool::Pool, sequences::write_marks},
     sql_mode,
     store::{
         conn::{Cell, Conn, SqliteError, Step, to_server_error},
@@ -40,6 +42,8 @@ use crate::{
     translate::{Translator, params::Text},
     value::collation::{Collation, collation_of},
 };
+
+pub(crate) use sequence::found as found_sequence;
 
 type Res<T> = Result<T, ServerError>;
 
@@ -82,6 +86,12 @@ pub(crate) fn run(
             event::define(core, &event, text.sql)?;
             0
         }
+        statement @ (Statement::CreateSequence(_)
+        | Statement::AlterSequence { .. }
+        | Statement::DropSequence { .. }) => {
+            sequence::define(core, statement)?;
+            0
+        }
         statement @ (Statement::CreateTrigger(_)
         | Statement::CreateRoutine(_)
         | Statement::AlterRoutine(_)
@@ -91,15 +101,7 @@ pub(crate) fn run(
         }
         Statement::DropView { views, if_exists } => drop_tables(core, &views, if_exists, true)?,
         Statement::Truncate(name) => truncate(core, &core.actual(&name))?,
-        Statement::AlterTable { table, items } => {
-            let table = core.actual(&table);
-            if temporary_name::is_hidden(&table.name)
-                && items.iter().any(|item| matches!(item, parse::AlterItem::RenameTable(_)))
-            {
-                return Err(errors::unsupported("renaming a temporary table").into());
-            }
-            alter::alter_table(core, &table, &items, text.sql)?
-        }
+        Statement::AlterTable { table, items } => alter_table(core, &table, &items, text.sql)?,
         Statement::RenameTable(pairs) => {
             rename::rename(core, &pairs)?;
             0
@@ -112,6 +114,21 @@ pub(crate) fn run(
         _ => return Err(errors::internal("not a definition").into()),
     };
     Ok(Some(affected))
+}
+
+/// ALTER TABLE; one that does nothing but move a table to another schema is a RENAME TABLE.
+fn alter_table(core: &mut Core, table: &TableName, items: &[AlterItem], sql: &[u8]) -> Res<u64> {
+    let table = core.actual(table);
+    if temporary_name::is_hidden(&table.name) && items.iter().any(|item| matches!(item, AlterItem::RenameTable(_))) {
+        return Err(errors::unsupported("renaming a temporary table"));
+    }
+    match items {
+        [AlterItem::RenameTable(to)] if rename::moves(core, &table, to)? => {
+            rename::rename(core, &[(table, to.clone())])?;
+            Ok(0)
+        }
+        _ => alter::alter_table(core, &table, items, sql),
+    }
 }
 
 /// Gives a schema another collation for the tables to come.
@@ -214,7 +231,10 @@ pub(super) fn change<T>(
         conn.begin_immediate().map_err(internal)?;
         catalog_file::views::hide(&conn).map_err(internal)?;
         temporary::sweep(&conn, &catalog, schema)?;
+        let lock = core.env.writes_to(schema);
         let value = change(&mut conn, &catalog)?;
+        drop(lock);
+        write_marks(&core.env, &mut conn)?;
         let reserved = schema.commits.reserve(&mut conn)?;
         // From the commit on others read by definitions that no plan is made for yet.
         let redefining = schema.redefinition.begin();
@@ -426,6 +446,9 @@ fn truncate(core: &mut Core, name: &TableName) -> Res<u64> {
         schema.catalog()?.table(&name.name).cloned().ok_or_else(|| errors::no_such_table(&schema.name, &name.name))?;
     if table.is_view() {
         return Err(errors::no_such_table(&schema.name, &name.name));
+    }
+    if table.is_sequence() {
+        return Err(errors::not_of_sequences(&schema.name, &name.name));
     }
     let checks = core.env.foreign_keys.get();
     change(core, &schema, &[&name.name], |conn, catalog| {

@@ -8,6 +8,7 @@
 
 mod forms;
 mod matches;
+mod sequences;
 mod words;
 
 use std::any::TypeId;
@@ -36,7 +37,8 @@ pub(crate) struct MySql {
 }
 
 use forms::{
-    cast, char_function, extract, identifier_or_word, interval, introducer, open, position, substring, trim, unit_first,
+    cast, char_function, extract, identifier_or_word, interval, introducer, open, parenthesis, position, starts_query,
+    substring, trim, unit_first,
 };
 pub(crate) use words::is_reserved;
 
@@ -289,26 +291,6 @@ fn literal(parser: &mut Parser) -> Parsed {
     })
 }
 
-fn parenthesis(parser: &mut Parser) -> Parsed {
-    parser.advance_token();
-    if starts_query(parser) {
-        let query = parser.parse_query()?;
-        parser.expect_token(&Token::RParen)?;
-        return Ok(Expr::Subquery(query));
-    }
-    let mut list = parser.parse_comma_separated(Parser::parse_expr)?;
-    parser.expect_token(&Token::RParen)?;
-    Ok(if list.len() == 1 { Expr::Nested(Box::new(list.remove(0))) } else { Expr::Tuple(list) })
-}
-
-/// Whether a query comes next, behind an opening parenthesis.
-fn starts_query(parser: &Parser) -> bool {
-    let next = parser.peek_token_ref();
-    is_word(next, "SELECT")
-        || is_word(next, "WITH")
-        || is_word(next, "VALUES") && !is_paren(parser.peek_nth_token_ref(1))
-}
-
 fn is_paren(token: &TokenWithSpan) -> bool {
     token.token == Token::LParen
 }
@@ -379,6 +361,7 @@ fn keyword(parser: &mut Parser, word: &str, span: Span) -> Parsed {
             Ok(call(Ident::new(word), Vec::new()))
         }
         "MATCH" => matches::against(parser),
+        _ if sequences::begins(parser, word) => sequences::call(parser, word),
         _ if word.starts_with('_') && before_string => introducer(parser, word),
         "IF" | "REPLACE" | "INSERT" | "LEFT" | "RIGHT" | "MOD" | "REPEAT" | "DATABASE" | "SCHEMA" | "TRUNCATE"
         | "CHARSET" | "COLLATION" | "USER" | "LIKE" | "RAND" | "PASSWORD" | "UUID" | "WEEK" | "QUARTER" | "FORMAT"

@@ -10,6 +10,8 @@ pub(crate) const DEFINITION_CHANGED: u16 = 1412;
 pub(crate) const TABLE_EXISTS: u16 = 1050;
 /// There is no schema of this name.
 pub(crate) const UNKNOWN_DATABASE: u16 = 1049;
+/// Number of [`sequence_run_out`].
+pub(crate) const SEQUENCE_RUN_OUT: u16 = 4084;
 /// A statement has met a row that somebody else has locked, or must run as the schema's writer: it is undone, and runs again.
 pub(crate) const STOPPED: u16 = 3572;
 
@@ -94,6 +96,8 @@ errors! {
     generated_value(column, table) = 1906 b"HY000" "The value specified for generated column '{column}' in table '{table}' has been ignored";
     /// Two constraints of one name.
     duplicate_check(name) = 1826 b"HY000" "Duplicate CHECK constraint name '{name}'";
+    /// A clause that stands twice.
+    option_twice(name) = 1225 b"HY000" "Option '{name}' used twice in statement";
     /// Two clauses that do not go together.
     wrong_usage(a, b) = 1221 b"HY000" "Incorrect usage of {a} and {b}";
     /// A text that a function cannot read.
@@ -304,6 +308,28 @@ errors! {
     result_set_refused(program) = 1415 b"0A000" "Not allowed to return a result set from {program}";
     /// A trigger that ends its transaction.
     commit_in_trigger() = 1422 b"HY000" "Explicit or implicit commit is not allowed in stored function or trigger";
+    /// A column of JSON_TABLE that is to be an error if it cannot be set.
+    json_table_field(column, table) = 4176 b"HY000" "Field '{column}' can't be set for JSON_TABLE '{table}'.";
+    /// JSON_TABLE without a name.
+    json_table_without_alias() = 4177 b"HY000" "Every table function must have an alias.";
+    /// An array or an object for a column that is none.
+    json_table_scalar(column, table) = 4178 b"HY000" "Can't store an array or an object in the scalar column '{column}' of JSON_TABLE '{table}'.";
+    /// Several values for one column.
+    json_table_matches(column, table) = 4179 b"HY000" "Can't store multiple matches of the path in the column '{column}' of JSON_TABLE '{table}'.";
+    /// RENAME TABLE of a view to another schema.
+    schema_not_changed(from, to) = 1450 b"HY000" "Changing schema from '{from}' to '{to}' is not allowed.";
+    /// NEXTVAL behind the last number.
+    sequence_run_out(schema, name) = 4084 b"HY000" "Sequence '{schema}.{name}' has run out";
+    /// A sequence whose options contradict each other.
+    wrong_sequence(schema, name) = 4085 b"HY000" "Sequence '{schema}.{name}' has out of range value for options";
+    /// A table where a sequence is wanted.
+    not_a_sequence(schema, name) = 4089 b"42S02" "'{schema}.{name}' is not a SEQUENCE";
+    /// DROP SEQUENCE of a table.
+    not_sequences(names) = 4090 b"42S02" "'{names}' is not a SEQUENCE";
+    /// DROP SEQUENCE of what is none.
+    unknown_sequences(names) = 4091 b"42S02" "Unknown SEQUENCE: '{names}'";
+    /// What can be done with tables only.
+    not_of_sequences(schema, name) = 1031 b"HY000" "Storage engine SEQUENCE of the table `{schema}`.`{name}` doesn't have this option";
     /// A trigger of a table in another schema.
     trigger_in_wrong_schema() = 1435 b"HY000" "Trigger in wrong schema";
     /// A trigger changes a table that is in use around it.

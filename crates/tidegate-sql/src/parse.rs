@@ -28,6 +28,7 @@ mod dml;
 pub(crate) mod files;
 pub(crate) mod program;
 mod replication;
+mod sequence;
 mod session;
 mod set;
 mod show;
@@ -36,6 +37,7 @@ mod tree;
 pub(crate) mod wait;
 pub(crate) use alter::AlterItem;
 pub(crate) use ddl::{CheckSpec, ColumnSpec, CreateTable, DefaultSpec, ForeignKeySpec, IndexSpec, KeyKind};
+pub(crate) use sequence::{CreateSequence, SequenceSpec};
 pub(crate) use tree::{
     AlterRoutine, Argument, ArgumentPlace, Call, Completion, Delete, Insert, InsertSource, IsolationScope, KillTarget,
     Pattern, PrepareSource, Returning, SetItem, SetValue, Show, ShowWhat, Span, Statement, TableName, Update,

@@ -25,6 +25,7 @@ mod resting;
 pub(crate) mod rows;
 mod savepoints;
 mod select;
+pub(crate) mod sequences;
 mod set;
 mod settling;
 mod statements;
@@ -138,6 +139,7 @@ impl Session {
     pub(crate) fn new(engine: Arc<EngineInner>, above: &'static Above) -> Self {
         let env = Rc::new(variables::environment(&engine, &engine.clients.make()));
         env.belongs_to(&engine);
+        env.reserves_by(sequences::reserve);
         Self {
             core: Core {
                 engine,
@@ -367,6 +369,7 @@ impl Core {
         self.engine.questions.fetch_add(1, Ordering::Relaxed);
         self.env.begin_statement();
         self.env.in_transaction.set(self.in_begun_transaction());
+        self.env.reads_only(self.transaction.as_ref().map_or(self.env.begins_read_only(), |open| open.read_only));
         // Also without a limit: the statement before it in the same text may have had one. That of CALL is for all of its
         // procedure.
         if !self.env.is_calling() {

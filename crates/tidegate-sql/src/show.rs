@@ -29,6 +29,7 @@ use crate::{
     session::{Core, pool::Pool, rows::rows},
     store::conn::{Cell, Step, quote, to_server_error},
     temporary_name,
+    value::collation::Collation,
 };
 
 pub(crate) use accounts::mysql_schema;
@@ -115,16 +116,12 @@ pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &
             let schema = schema_name(core, table.schema.as_deref())?;
             return create::show_create(core, &schema, &table.name, matches!(show.what, ShowWhat::CreateView(_)), more, sink);
         }
+        ShowWhat::CreateSequence(name) => return create::show_create_sequence(core, name, more, sink),
         ShowWhat::Routines { kind } => return show_routines(core, show, kind, sql, more, sink),
         ShowWhat::Events { schema } => return show_events(core, show, schema.as_deref(), sql, more, sink),
         ShowWhat::CreateRoutine(..) | ShowWhat::CreateEvent(_) | ShowWhat::CreateTrigger(_) => return show_create_program(core, &show.what, more, sink),
         ShowWhat::Triggers { schema } => return show_triggers(core, show, schema.as_deref(), sql, more, sink),
-        ShowWhat::CreateDatabase(name) => {
-            let schema = core.engine.schema(name)?;
-            let collation = schema.catalog()?.collation.unwrap_or(crate::value::collation::Collation::DEFAULT);
-            let text = format!("CREATE DATABASE `{name}` /*!40100 DEFAULT CHARACTER SET {} COLLATE {} */", collation.charset(), collation.name());
-            return rows(core, &["Database", "Create Database"], &[vec![Some(name.clone()), Some(text)]], more, sink);
-        }
+        ShowWhat::CreateDatabase(name) => return create_database(core, name, more, sink),
         ShowWhat::Variables { global } => {
             let scope = if *global { "global" } else { "session" };
             (format!("SELECT variable_name AS `Variable_name`, variable_value AS `Value` FROM information_schema.{scope}_variables"), "1")
@@ -156,6 +153,14 @@ fn show_create_program(core: &mut Core, what: &ShowWhat, more: bool, sink: &mut 
         ShowWhat::CreateTrigger(name) => triggers::show_create(core, name, more, sink),
         _ => Err(errors::internal("no stored program").into()),
     }
+}
+
+/// SHOW CREATE DATABASE.
+fn create_database(core: &mut Core, name: &str, more: bool, sink: &mut dyn Sink) -> Done {
+    let collation = core.engine.schema(name)?.catalog()?.collation.unwrap_or(Collation::DEFAULT);
+    let (charset, collation) = (collation.charset(), collation.name());
+    let text = format!("CREATE DATABASE `{name}` /*!40100 DEFAULT CHARACTER SET {charset} COLLATE {collation} */");
+    rows(core, &["Database", "Create Database"], &[vec![Some(name.to_owned()), Some(text)]], more, sink)
 }
 
 /// SHOW PROCEDURE STATUS and its like, whose LIKE is about the names of the programs.

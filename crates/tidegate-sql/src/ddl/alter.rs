@@ -12,7 +12,7 @@ use super::{
         add_check, add_column, add_column_check, add_foreign_key, add_index, check_auto, column_key, column_of,
         default_of, session_of, shorten_prefixes,
     },
-    fulltext, internal, keys, next_table_id, physical, schema_of,
+    fulltext, internal, keys, next_table_id, physical, schema_of, sequence,
 };
 use crate::{
     catalog::{Catalog, Check, Index, Table},
@@ -30,7 +30,7 @@ use crate::{
     },
     translate::{
         params::Params,
-        rules::{check_cascades, is_about_alone, rules_of},
+        rules::{check_auto_increment, check_cascades, is_about_alone, rules_of},
         target_table::TargetTable,
     },
     value::{Base, Rep, SqlType, collation::collation_of, out::Out},
@@ -44,6 +44,9 @@ pub(super) fn alter_table(core: &mut Core, name: &TableName, items: &[AlterItem]
     let schema = schema_of(core, name)?;
     let missing = || errors::no_such_table(&schema.name, &name.name);
     let old = schema.catalog()?.table(&name.name).cloned().filter(|table| !table.is_view()).ok_or_else(missing)?;
+    if old.is_sequence() && !items.iter().all(|item| matches!(item, AlterItem::RenameTable(_))) {
+        return Err(errors::not_of_sequences(&schema.name, crate::temporary_name::shown(&old.name)));
+    }
     // A row that an open transaction has removed is no parent.
     let parents = items.iter().filter_map(|item| match item {
         AlterItem::AddForeignKey(key) => Some(key.table.name.as_str()),
@@ -64,6 +67,7 @@ pub(super) fn alter_table(core: &mut Core, name: &TableName, items: &[AlterItem]
         fulltext::check(&new)?;
         keys::check(catalog, &schema, &old, &new, core.env.foreign_keys.get())?;
         rules_of(&session_of(core, &schema), &new)?;
+        check_auto_increment(&new)?;
         check_cascades(&new)?;
         let copies = copies(&old, &new);
         rebuild(core, conn, catalog, &schema, &old, &mut new)?;
@@ -222,7 +226,7 @@ fn apply(
             drop_constraint(core, table, name, *if_exists, *is_check)
         }
         AlterItem::RenameIndex { old, new } => rename_index(table, old, new),
-        AlterItem::RenameTable(name) => rename_table(catalog, schema, table, name),
+        AlterItem::RenameTable(name) => rename_table(core, catalog, schema, table, name),
         AlterItem::Options(options) => set_options(table, options),
         AlterItem::Convert { charset, collation } => convert_texts(table, charset, collation.as_deref()),
         AlterItem::Nothing => Ok(()),
@@ -331,9 +335,10 @@ fn drop_constraint(core: &Core, table: &mut Table, name: &str, if_exists: bool, 
     Err(missing)
 }
 
-fn rename_table(catalog: &Catalog, schema: &Schema, table: &mut Table, name: &TableName) -> Res<()> {
-    if name.schema.as_ref().is_some_and(|other| *other != schema.name) {
-        return Err(errors::unsupported("moving a table to another schema"));
+/// A name without a schema is one of the current schema, as in MariaDB.
+fn rename_table(core: &Core, catalog: &Catalog, schema: &Schema, table: &mut Table, name: &TableName) -> Res<()> {
+    if schema_of(core, name)?.id != schema.id {
+        return Err(errors::unsupported("moving a table to another schema together with other changes"));
     }
     check_name(&name.name)?;
     if name.name != table.name && catalog.table(&name.name).is_some() {
@@ -351,6 +356,7 @@ fn set_options(table: &mut Table, options: &TableOptions) -> Res<()> {
         table.comment.clone_from(comment);
     }
     if let Some(engine) = &options.engine {
+        sequence::check_engine(engine)?;
         table.engine.clone_from(engine);
     }
     if let Some(next) = options.auto_increment {

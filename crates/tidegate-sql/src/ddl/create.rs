@@ -21,7 +21,7 @@ use crate::{
     store::conn::Conn,
     translate::{
         Origin,
-        rules::{check_cascades, rules_of},
+        rules::{check_auto_increment, check_cascades, rules_of},
     },
     value::{Base, SqlType},
 };
@@ -117,6 +117,7 @@ fn make(core: &mut Core, schema: &Arc<Schema>, create: &mut CreateTable, sql: &[
         };
         fulltext::check(&table)?;
         rules_of(&session_of(core, schema), &table)?;
+        check_auto_increment(&table)?;
         check_cascades(&table)?;
         build(conn, &table)?;
         catalog_file::store(conn, &table).map_err(internal)
@@ -143,7 +144,10 @@ fn take_query(core: &mut Core, schema: &Arc<Schema>, create: &mut CreateTable, s
 fn model(core: &Core, name: &TableName) -> Res<Arc<Table>> {
     let schema = schema_of(core, name)?;
     let table = schema.catalog()?.table(&core.actual(name).name).cloned();
-    table.filter(|table| !table.is_view()).ok_or_else(|| errors::no_such_table(&schema.name, &name.name))
+    match table.filter(|table| !table.is_view()) {
+        Some(table) if table.is_sequence() => Err(errors::not_of_sequences(&schema.name, &name.name)),
+        table => table.ok_or_else(|| errors::no_such_table(&schema.name, &name.name)),
+    }
 }
 
 fn copy_of(core: &Core, conn: &Conn, like: &Table, name: &str) -> Res<Table> {

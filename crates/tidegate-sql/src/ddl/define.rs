@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use super::{Res, check_name, internal, next_table_id};
+use super::{Res, check_name, internal, next_table_id, sequence};
 use crate::{
     catalog::{Catalog, Check, ForeignKey, Index, IndexPart, Table, TableState, parent_id},
     coerce::Target,
@@ -56,6 +56,7 @@ pub(super) fn define(
     if create.columns.len() > COLUMNS_MAX {
         return Err(errors::too_many_columns());
     }
+    create.options.engine.as_deref().map_or(Ok(()), sequence::check_engine)?;
     let mut table = Table {
         id: next_table_id(conn)?,
         name: create.name.name.clone(),
@@ -231,7 +232,9 @@ pub(super) fn default_of(
         DefaultSpec::None => return Ok(Default::None),
         DefaultSpec::Null if column.nullable => return Ok(Default::Null),
         DefaultSpec::Null => return Err(invalid()),
-        DefaultSpec::Expression(span) => return Ok(Default::Expression(text_of(sql, *span))),
+        DefaultSpec::Expression(span) => {
+            return Ok(Default::Expression(sequence::in_default(text_of(sql, *span), &schema.name)));
+        }
         DefaultSpec::Now => {
             let fits = matches!(column.ty.base, Base::Datetime | Base::Timestamp);
             return if fits { Ok(Default::Now) } else { Err(invalid()) };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Res, alter::copy, change, check_name, internal, keys, schema_of};
+use super::{Res, alter::copy, change, check_name, internal, keys, move_table::move_table, schema_of};
 use crate::{
     catalog::Catalog, catalog_file, errors, parse::TableName, schema::Schema, session::Core, store::conn::Conn,
     temporary_name,
@@ -14,13 +14,21 @@ type Pair = (TableName, TableName);
 /// Gives tables new names, one after the other. Others see all the new names of a schema at once, or none.
 ///
 /// # Errors
-/// 1146, 1050; 1235 for temporary tables and other schemas: all names of the schema are what they were.
+/// 1146, 1050; 1235 for temporary tables, and for other schemas but with one table alone: all names of the schema are what they were.
 pub(super) fn rename(core: &Core, pairs: &[Pair]) -> Res<()> {
     let mut schemas: Vec<(Arc<Schema>, Vec<&Pair>)> = Vec::new();
+    if let [(from, to)] = pairs
+        && moves(core, from, to)?
+        && !temporary_name::is_hidden(&core.actual(from).name)
+    {
+        check_name(&to.name)?;
+        let (here, there) = (schema_of(core, from)?, schema_of(core, to)?);
+        return move_table(core, (&here, &from.name), (&there, &to.name));
+    }
     for pair in pairs {
         let schema = schema_of(core, &pair.0)?;
         if !Arc::ptr_eq(&schema, &schema_of(core, &pair.1)?) {
-            return Err(errors::unsupported("moving a table to another schema"));
+            return Err(errors::unsupported("moving a table to another schema together with other names"));
         }
         check_name(&pair.1.name)?;
         if temporary_name::is_hidden(&core.actual(&pair.0).name) {
@@ -45,6 +53,14 @@ pub(super) fn rename(core: &Core, pairs: &[Pair]) -> Res<()> {
         })?;
     }
     Ok(())
+}
+
+/// Whether a new name is one of another schema.
+///
+/// # Errors
+/// 1046, 1049.
+pub(super) fn moves(core: &Core, from: &TableName, to: &TableName) -> Res<bool> {
+    Ok(!Arc::ptr_eq(&schema_of(core, from)?, &schema_of(core, to)?))
 }
 
 fn rename_one(conn: &Conn, catalog: &Catalog, schema: &Schema, (from, to): &Pair) -> Res<()> {

@@ -89,6 +89,9 @@ fn create(core: &mut Core, create: &CreateTrigger) -> Res<()> {
     let env = std::rc::Rc::clone(&core.env);
     change(core, &schema, &[table], |conn, catalog| {
         let found = catalog.table(table).ok_or_else(|| errors::no_such_table(&schema.name, table))?;
+        if found.is_sequence() {
+            return Err(errors::trigger_on_no_table(table));
+        }
         if found.is_view() {
             return Err(errors::wrong_object(&schema.name, table, "BASE TABLE"));
         }

@@ -6,7 +6,7 @@ use sqlparser::{
     tokenizer::Token,
 };
 
-use super::{Parsed, call, expect_word, literal, prec, special, string, take_word, unexpected};
+use super::{Parsed, call, expect_word, is_paren, is_word, literal, prec, special, string, take_word, unexpected};
 
 static UNITS: &[&str] = &[
     "MICROSECOND",
@@ -186,4 +186,25 @@ pub(super) fn introducer(parser: &mut Parser, word: &str) -> Parsed {
     parser.advance_token();
     let text = literal(parser)?;
     Ok(special("introducer", vec![text, string(word[1..].to_ascii_lowercase())]))
+}
+
+/// A query, a list or an expression in parentheses.
+pub(super) fn parenthesis(parser: &mut Parser) -> Parsed {
+    parser.advance_token();
+    if starts_query(parser) {
+        let query = parser.parse_query()?;
+        parser.expect_token(&Token::RParen)?;
+        return Ok(Expr::Subquery(query));
+    }
+    let mut list = parser.parse_comma_separated(Parser::parse_expr)?;
+    parser.expect_token(&Token::RParen)?;
+    Ok(if list.len() == 1 { Expr::Nested(Box::new(list.remove(0))) } else { Expr::Tuple(list) })
+}
+
+/// Whether a query comes next, behind an opening parenthesis.
+pub(super) fn starts_query(parser: &Parser) -> bool {
+    let next = parser.peek_token_ref();
+    is_word(next, "SELECT")
+        || is_word(next, "WITH")
+        || is_word(next, "VALUES") && !is_paren(parser.peek_nth_token_ref(1))
 }

@@ -4,6 +4,7 @@ mod idle_limits;
 mod numbers;
 mod programs;
 mod rights;
+pub(crate) mod sequences;
 mod tables;
 mod texts;
 mod told;
@@ -146,6 +147,7 @@ pub(crate) struct Env {
     /// Which rows SKIP LOCKED lets through.
     pub(crate) row_filter: RefCell<Option<RowFilter>>,
     programs: programs::Programs,
+    sequences: sequences::Sequences,
     /// Where each call of RAND() with a constant seed has come to.
     seeds: RefCell<HashMap<i64, (u32, u32)>>,
 }
@@ -216,6 +218,7 @@ impl Env {
             stopped: Cell::new(None),
             row_filter: RefCell::default(),
             programs: programs::Programs::default(),
+            sequences: sequences::Sequences::default(),
             seeds: RefCell::default(),
         }
     }
@@ -287,6 +290,7 @@ impl Env {
         self.clock.begin_statement();
         self.name_failed.set(false);
         self.autos.set(TakenAutos::default());
+        self.forget_marks();
         if !self.seeds.borrow().is_empty() {
             self.seeds.borrow_mut().clear();
         }

@@ -19,10 +19,12 @@ mod hash;
 mod inet;
 pub(crate) mod info;
 mod json;
+mod json_table;
 mod like;
 mod math;
 mod operators;
 mod regexp;
+mod sequence;
 mod string;
 
 use sqlparser::ast::{DuplicateTreatment, Expr, FunctionArguments};
@@ -96,6 +98,7 @@ static FAMILIES: &[Family] = &[
     json::FAMILY,
     like::FAMILY,
     regexp::FAMILY,
+    sequence::FAMILY,
     aggregate::FAMILY,
 ];
 
@@ -172,6 +175,7 @@ pub(crate) const fn rewrite(
 /// # Errors
 /// SQLite's, when it has no memory.
 pub(crate) fn register(db: *mut libsqlite3_sys::sqlite3) -> Result<(), SqliteError> {
+    json_table::register(db)?;
     for family in FAMILIES {
         for udf in family.udfs {
             abi::register(db, udf)?;
@@ -418,6 +422,7 @@ pub(crate) fn special(translator: &mut Translator<'_>, name: &str, args: &[&Expr
             translator.match_against(&string_value(mode), against, columns, scope)
         }
         ("default", columns) => info::default_of(translator, columns, scope),
+        ("next_value" | "last_value" | "set_value", args) => sequence::special(translator, name, args, scope),
         ("interval", _) => Err(errors::syntax("INTERVAL")),
         ("collate", [operand, collation]) => {
             let ex = translator.expr(operand, scope)?;

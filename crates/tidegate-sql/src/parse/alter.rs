@@ -11,7 +11,7 @@ use super::{
         constraint, if_exists, if_not_exists, table_options,
     },
     program::{self, RoutineKind},
-    table_name, word_or_string,
+    sequence, table_name, word_or_string,
 };
 use crate::{
     dialect::{expect_word, identifier, is_word, skip, take_word, take_words, unexpected},
@@ -120,6 +120,9 @@ pub(super) fn alter(p: &mut Parser) -> Result<Outcome> {
             let changes = program::signature::changes(p)?;
             return Ok(Ok(Statement::AlterRoutine(Box::new(AlterRoutine { kind, name, changes }))));
         }
+    }
+    if take_word(p, "SEQUENCE") {
+        return sequence::alter(p);
     }
     take_word(p, "IGNORE");
     if !take_word(p, "TABLE") {

@@ -6,7 +6,7 @@ use super::{
     Outcome, Result, Span, Statement, TableName, accounts,
     alter::AlterItem,
     column::{column, in_parentheses},
-    comma_separated, parenthesised, query_span, table_name, word_or_string,
+    comma_separated, parenthesised, query_span, sequence, table_name, word_or_string,
 };
 use crate::{
     dialect::{expect_word, identifier, is_word, skip, take_word, take_words, unexpected},
@@ -147,6 +147,10 @@ pub(super) fn create(p: &mut Parser) -> Result<Outcome> {
     }
     if !or_replace && take_word(p, "TABLE") {
         return create_table(p, false);
+    }
+    let temporary = take_words(p, &["TEMPORARY", "SEQUENCE"]);
+    if temporary || take_word(p, "SEQUENCE") {
+        return sequence::create(p, or_replace, temporary);
     }
     for (word, is_role) in [("USER", false), ("ROLE", true)] {
         if take_word(p, word) {
@@ -546,6 +550,9 @@ pub(super) fn drop(p: &mut Parser) -> Result<Outcome> {
             take_word(p, "RESTRICT");
         }
         return Ok(Ok(Statement::DropTable { tables, if_exists, temporary }));
+    }
+    if take_word(p, "SEQUENCE") {
+        return sequence::drop(p, temporary);
     }
     if take_word(p, "VIEW") {
         let if_exists = if_exists(p);

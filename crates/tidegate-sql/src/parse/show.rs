@@ -160,6 +160,8 @@ fn show_create(p: &mut Parser) -> Result<Outcome> {
         ShowWhat::CreateTable(table_name(p)?)
     } else if take_word(p, "VIEW") {
         ShowWhat::CreateView(table_name(p)?)
+    } else if take_word(p, "SEQUENCE") {
+        ShowWhat::CreateSequence(table_name(p)?)
     } else if take_word(p, "TRIGGER") {
         ShowWhat::CreateTrigger(table_name(p)?)
     } else if take_word(p, "EVENT") {

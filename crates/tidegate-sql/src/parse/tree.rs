@@ -3,7 +3,7 @@
 use sqlparser::ast::{Assignment, Expr, OrderByExpr, Query, SelectItem, TableWithJoins};
 
 use super::{
-    AlterItem, CreateTable,
+    AlterItem, CreateSequence, CreateTable, SequenceSpec,
     files::{IntoFile, Load},
 };
 use crate::{
@@ -88,6 +88,17 @@ pub(crate) enum Statement {
     DropView {
         views: Vec<TableName>,
         if_exists: bool,
+    },
+    CreateSequence(Box<CreateSequence>),
+    AlterSequence {
+        name: TableName,
+        if_exists: bool,
+        spec: Box<SequenceSpec>,
+    },
+    DropSequence {
+        names: Vec<TableName>,
+        if_exists: bool,
+        temporary: bool,
     },
     Load(Box<Load>),
     /// SELECT … INTO OUTFILE or DUMPFILE: where that stands in the text.
@@ -352,6 +363,7 @@ pub(crate) enum ShowWhat {
     Index(TableName),
     CreateTable(TableName),
     CreateView(TableName),
+    CreateSequence(TableName),
     CreateTrigger(TableName),
     CreateRoutine(RoutineKind, TableName),
     CreateEvent(TableName),

@@ -103,6 +103,9 @@ impl Check<'_> {
             | Statement::RenameTable(_)
             | Statement::CreateView { .. }
             | Statement::DropView { .. }
+            | Statement::CreateSequence(_)
+            | Statement::AlterSequence { .. }
+            | Statement::DropSequence { .. }
             | Statement::DropProgram { .. } => self.definition(statement),
             Statement::Event(event) => {
                 self.in_schema(&event.name, Privileges::EVENT)?;
@@ -144,6 +147,17 @@ impl Check<'_> {
             }
             Statement::DropView { views, .. } => {
                 views.iter().try_for_each(|view| self.on_schemas_table(view, Privileges::DROP))
+            }
+            Statement::CreateSequence(create) if create.temporary => {
+                self.in_schema(&create.name, Privileges::CREATE_TEMPORARY_TABLES)
+            }
+            Statement::CreateSequence(create) => {
+                let drop = if create.or_replace { Privileges::DROP } else { Privileges::NONE };
+                self.on_schemas_table(&create.name, Privileges::CREATE.and(drop))
+            }
+            Statement::AlterSequence { name, .. } => self.on_table(name, Privileges::ALTER),
+            Statement::DropSequence { names, .. } => {
+                names.iter().try_for_each(|name| self.on_table(name, Privileges::DROP))
             }
             // As for CREATE TRIGGER.
             Statement::DropProgram { kind: "EVENT", name, .. } => self.in_schema(name, Privileges::EVENT),
@@ -211,8 +225,10 @@ impl Check<'_> {
             | ShowWhat::Triggers { schema: Some(schema) } => self.access.want_schema(schema),
             ShowWhat::Events { schema: Some(schema) } | ShowWhat::CreateDatabase(schema) => self.access.want_schema(schema),
             ShowWhat::Columns { table, .. } | ShowWhat::Index(table) => self.seen(table, "SELECT"),
-            ShowWhat::CreateTable(table) if self.is_temporary(table) => Ok(()),
-            ShowWhat::CreateTable(table) | ShowWhat::CreateView(table) => self.show_create(table),
+            ShowWhat::CreateTable(table) | ShowWhat::CreateSequence(table) if self.is_temporary(table) => Ok(()),
+            ShowWhat::CreateTable(table) | ShowWhat::CreateView(table) | ShowWhat::CreateSequence(table) => {
+                self.show_create(table)
+            }
             ShowWhat::EngineStatus => self.access.want_global(Privileges::PROCESS),
             // Of these there is nothing to see but what everybody may know, or what `information_schema` lets through.
             ShowWhat::Databases
@@ -311,8 +327,7 @@ impl Check<'_> {
             AlterItem::AddForeignKey(key) => self.references(table, &key.table, &key.references),
             AlterItem::RenameTable(to) => {
                 held(Privileges::DROP)?;
-                let to = TableName { schema: to.schema.clone().or(table.schema.clone()), name: to.name.clone() };
-                self.on_schemas_table(&to, Privileges::CREATE.and(Privileges::INSERT))
+                self.on_schemas_table(to, Privileges::CREATE.and(Privileges::INSERT))
             }
             _ => Ok(()),
         })

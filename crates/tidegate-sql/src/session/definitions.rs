@@ -43,7 +43,8 @@ impl Core {
         }
         let (creates, drops) = match &definition {
             Statement::CreateTable(create) if create.temporary => (Some(create.name.schema.clone()), false),
-            Statement::DropTable { temporary, .. } => (None, *temporary),
+            Statement::CreateSequence(create) if create.temporary => (Some(create.name.schema.clone()), false),
+            Statement::DropTable { temporary, .. } | Statement::DropSequence { temporary, .. } => (None, *temporary),
             _ => (None, false),
         };
         let goes_on = (drops || creates.is_some()) && self.transaction.is_some();
@@ -108,7 +109,11 @@ impl Env {
     /// The write lock that a definition within a transaction has waited for.
     pub(super) fn lend_to_define(&self, schema: &Arc<Schema>) -> Option<WriteGuard> {
         let (of, guard) = self.defines_under.take()?;
-        Arc::ptr_eq(&of, schema).then_some(guard)
+        if Arc::ptr_eq(&of, schema) {
+            return Some(guard);
+        }
+        self.defines_under.set(Some((of, guard)));
+        None
     }
 }
 

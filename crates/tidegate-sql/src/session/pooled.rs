@@ -4,7 +4,7 @@ use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use tidegate_rows::{Execute, QueryError, ServerError, Sink, Statement};
 
-use super::{Core, Session};
+use super::{Core, Session, sequences};
 use crate::{shared::EngineInner, variables};
 
 /// Idle sessions that a thread keeps for each schema.
@@ -92,6 +92,7 @@ impl Session {
         (*caches, *batches) = (true, true);
         let fresh = variables::environment(engine, &env.client);
         fresh.belongs_to(engine);
+        fresh.reserves_by(sequences::reserve);
         match Rc::get_mut(env) {
             Some(env) => *env = fresh,
             None => *env = Rc::new(fresh),

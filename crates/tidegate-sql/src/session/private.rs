@@ -219,6 +219,11 @@ impl Transaction {
         self.places.iter().any(|place| place.guard.is_some())
     }
 
+    /// The schema whose write lock it holds.
+    pub(super) fn written_schema(&self) -> Option<Arc<Schema>> {
+        self.places.iter().find(|place| place.guard.is_some()).map(|place| Arc::clone(&place.pool.schema))
+    }
+
     /// Gives the write lock back that a statement had.
     pub(super) fn end_turn(&mut self) {
         for place in &mut self.places {

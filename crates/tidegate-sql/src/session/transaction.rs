@@ -559,22 +559,27 @@ impl Core {
         self.make_durable(&schema)
     }
 
-    /// Has the last commit of a schema written to the disk; waits for it when durability is full.
-    ///
-    /// # Errors
-    /// 1030 if the disk refuses.
+    /// As [`make_durable`].
     pub(crate) fn make_durable(&self, schema: &Arc<Schema>) -> Res<()> {
-        let ticket = schema.sync.commit();
-        let background = &self.engine.background;
-        background.watch_once(schema);
-        if self.engine.settings.durability() == Durability::Normal {
-            background.request_sync(schema);
-            return Ok(());
-        }
-        match task::block_on_commit(settle(background, &Pool::of(schema), ticket)) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(errors::storage("the commit could not be made durable")),
-            Err(task::Cancelled) => Err(errors::interrupted()),
-        }
+        make_durable(&self.engine, schema)
+    }
+}
+
+/// Has the last commit of a schema written to the disk; waits for it when durability is full.
+///
+/// # Errors
+/// 1030 if the disk refuses.
+pub(super) fn make_durable(engine: &EngineInner, schema: &Arc<Schema>) -> Res<()> {
+    let ticket = schema.sync.commit();
+    let background = &engine.background;
+    background.watch_once(schema);
+    if engine.settings.durability() == Durability::Normal {
+        background.request_sync(schema);
+        return Ok(());
+    }
+    match task::block_on_commit(settle(background, &Pool::of(schema), ticket)) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(errors::storage("the commit could not be made durable")),
+        Err(task::Cancelled) => Err(errors::interrupted()),
     }
 }

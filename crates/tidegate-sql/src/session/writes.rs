@@ -13,11 +13,13 @@ use super::{
     private::{Holds, under_watch},
     reach::Reach,
     select::run_select,
+    sequences::write_marks,
     transaction::{Need, Place, Transaction},
 };
 use crate::{
     cache::{Entry, StatementCache},
     catalog::TableState,
+    env::Env,
     errors,
     exec::{
         bind::Constants,
@@ -174,6 +176,7 @@ impl Core {
 
     /// Notes what the statement has changed, for those who asked to be told.
     fn note_joined(&mut self, member: &Member, written: &Written) {
+        self.env.settle_marks();
         self.list_changes(member.schema(), &written.touched, member.number());
     }
 
@@ -226,6 +229,7 @@ impl Core {
         };
         if alone {
             self.commit(transaction)?;
+            self.env.settle_marks();
         } else {
             self.transaction = Some(transaction);
         }
@@ -346,11 +350,17 @@ impl Core {
         }
         self.note_reads(plan, !transaction.is_explicit());
         let reader = transaction.reader().cloned();
+        let lock = transaction.written_schema().map(|schema| self.env.writes_to(&schema));
         let conn = transaction.conn()?;
         entry.prepared_on(conn, hash);
         let (stmts, had_snapshot) = (&mut entry.stmts, conn.has_snapshot());
         let rows = task::while_reading(&home.readers, reader.as_ref(), || {
             run_select(conn, stmts, plan, select, constants, sink)
+        });
+        drop(lock);
+        let rows = rows.and_then(|rows| {
+            write_marks(&self.env, conn)?;
+            Ok(rows)
         });
         rows.map_err(|error| {
             // The plan is of the newest definitions, the transaction may be older.
@@ -427,6 +437,7 @@ fn write_on(
     // Of a statement that has failed.
     drop(env.take_touched());
     let learn = |conn: &mut Conn| home.teach(conn, targets_of(plan).into_iter().map(|target| target.table.id));
+    let _lock = if conn.is_private() { env.writes_privately_to(home) } else { env.writes_to(home) };
     let result = if watched {
         let write = |conn: &mut Conn| write_by(Writer { memory_max, ..Writer::new(conn, constants, env, stmts) }, plan);
         under_watch(conn, &home.rows, holds, is_beside, env, learn, write)
@@ -436,6 +447,7 @@ fn write_on(
             write_by(Writer { memory_max, notes: holds.notes, ..Writer::new(conn, constants, env, stmts) }, plan)
         })
     };
+    let result = with_marks(env, conn, result);
     if result.is_err()
         && let Some((log, mark)) = conn.watch().and_then(Watch::log).zip(mark)
     {
@@ -462,6 +474,15 @@ fn write_on(
         note_reached(plan, &mut written.touched);
     }
     Ok(written)
+}
+
+/// What a statement has done, with what the file has to say of the numbers of sequences that it has taken.
+fn with_marks(env: &Env, conn: &mut Conn, result: Res<Written>) -> Res<Written> {
+    let result = result.and_then(|written| write_marks(env, conn).map(|()| written));
+    if result.is_err() {
+        env.forget_marks();
+    }
+    result
 }
 
 /// Notes what the statistics do not know. They tell of rows and of keys: an UPDATE of other columns leaves them as they are.

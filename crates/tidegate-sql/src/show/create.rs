@@ -3,12 +3,13 @@
 use tidegate_rows::{QueryError, Sink};
 
 use crate::{
-    catalog::Table,
+    catalog::{Table, sequence::Options},
     column::{Column, Default},
     errors,
     identifier::quoted,
-    parse::KeyKind,
-    session::Core,
+    parse::{KeyKind, TableName},
+    session::{Core, pool::Pool, sequences::read_row},
+    temporary_name,
     value::{Base, Datum, Rep, SqlType, collation::Collation, uint_of},
 };
 
@@ -56,6 +57,36 @@ pub(super) fn show_create(
     }
     let row = vec![Some(crate::temporary_name::shown(&table.name).to_owned()), Some(text)];
     super::rows(core, &["Table", "Create Table"], &[row], more, sink)
+}
+
+/// Answers SHOW CREATE SEQUENCE.
+///
+/// # Errors
+/// 1146, 4089, storage errors.
+pub(super) fn show_create_sequence(
+    core: &mut Core,
+    name: &TableName,
+    more: bool,
+    sink: &mut dyn Sink,
+) -> Result<(), QueryError> {
+    let schema = core.engine.schema(&super::schema_name(core, name.schema.as_deref())?)?;
+    let table = crate::ddl::found_sequence(core, &schema, name)?;
+    let pool = Pool::of(&schema);
+    let conn = pool.take()?;
+    let row = read_row(&conn, &table);
+    pool.put(conn);
+    let shown = temporary_name::shown(&table.name);
+    let Options { minimum, maximum, start, increment, cache, cycles } = row?.options;
+    let cache = if cache == 0 { "nocache".to_owned() } else { format!("cache {cache}") };
+    let cycles = if cycles { "cycle" } else { "nocycle" };
+    let comment = if table.comment.is_empty() { String::new() } else { format!(" COMMENT={}", string(&table.comment)) };
+    let text = format!(
+        "CREATE SEQUENCE {} start with {start} minvalue {minimum} maxvalue {maximum} increment by {increment} {cache} \
+         {cycles} ENGINE={}{comment}",
+        quoted(shown),
+        table.shown_engine()
+    );
+    super::rows(core, &["Table", "Create Table"], &[vec![Some(shown.to_owned()), Some(text)]], more, sink)
 }
 
 /// The same statement with names in double quotes.
@@ -152,14 +183,21 @@ pub(crate) fn create_table(table: &Table, next: u64) -> String {
         if next > 1 && table.auto_column().is_some() { format!(" AUTO_INCREMENT={next}") } else { String::new() };
     let comment = if table.comment.is_empty() { String::new() } else { format!(" COMMENT={}", string(&table.comment)) };
     format!(
-        "CREATE {}TABLE {} (\n{}\n) ENGINE={}{auto} DEFAULT CHARSET={} COLLATE={}{comment}",
+        "CREATE {}TABLE {} (\n{}\n) ENGINE={}{auto} {}{comment}",
         if crate::temporary_name::is_hidden(&table.name) { "TEMPORARY " } else { "" },
         quoted(crate::temporary_name::shown(&table.name)),
         items.join(",\n"),
-        table.engine,
-        table.collation.charset(),
-        table.collation.name()
+        table.shown_engine(),
+        texts_of(table)
     )
+}
+
+/// What stands behind the engine: the character set, or that the table is a sequence.
+fn texts_of(table: &Table) -> String {
+    if table.is_sequence() {
+        return "SEQUENCE=1".to_owned();
+    }
+    format!("DEFAULT CHARSET={} COLLATE={}", table.collation.charset(), table.collation.name())
 }
 
 fn column_text(table: &Table, column: &Column) -> String {

@@ -52,10 +52,10 @@ fn print(expr: &Expr) -> Option<String> {
         Expr::Function(function) => {
             let name = function.name.to_string().trim_matches('`').to_ascii_lowercase();
             let name = if name == "now" { "current_timestamp".to_owned() } else { name };
-            if name.starts_with(SPECIAL) {
-                return None;
-            }
             let FunctionArguments::List(list) = &function.args else { return None };
+            if let Some(special) = name.strip_prefix(SPECIAL) {
+                return sequence(special, &list.args);
+            }
             let args = list
                 .args
                 .iter()
@@ -68,6 +68,17 @@ fn print(expr: &Expr) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+/// The next number of a sequence, by its schema and name.
+fn sequence(special: &str, arguments: &[FunctionArg]) -> Option<String> {
+    match arguments {
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::CompoundIdentifier(parts)))] if special == "next_value" => {
+            let parts: Vec<String> = parts.iter().map(|part| quoted(&part.value)).collect();
+            Some(format!("nextval({})", parts.join(".")))
+        }
+        _ => None,
+    }
 }
 
 /// A text in quotes as expressions have it: with a backslash before what is escaped.
@@ -122,6 +133,7 @@ mod tests {
         check("(a+b)*2", "(`a` + `b`) * 2");
         check("CONCAT(a, '-', b)", "concat(`a`,'-',`b`)");
         check("a > 0 AND b IS NULL", "(`a` > 0) and (`b` is null)");
+        assert_eq!(shown_default("NEXT VALUE FOR `a`.b"), "nextval(`a`.`b`)");
         assert_eq!(shown_default("1 + 2"), "(1 + 2)");
         assert_eq!(shown_default("concat('a')"), "concat('a')");
     }

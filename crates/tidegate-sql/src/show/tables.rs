@@ -379,8 +379,8 @@ fn tables(translator: &Translator<'_>, about: &About) -> Res<Rows> {
             "def".into(),
             schema.into(),
             table.name.as_str().into(),
-            if base { "BASE TABLE" } else { "VIEW" }.into(),
-            when(table.engine.as_str().into()),
+            kind_of(table).into(),
+            when(table.shown_engine().into()),
             when(10.into()),
             when("Dynamic".into()),
             count.map_or(Item::Null, Item::Int),
@@ -410,6 +410,15 @@ fn tables(translator: &Translator<'_>, about: &About) -> Res<Rows> {
         }
     }
     Ok(rows)
+}
+
+/// The kind of a table.
+fn kind_of(table: &Table) -> &'static str {
+    match table {
+        table if table.is_view() => "VIEW",
+        table if table.is_sequence() => "SEQUENCE",
+        _ => "BASE TABLE",
+    }
 }
 
 /// A table that is made when it is read, as a row of `tables`.

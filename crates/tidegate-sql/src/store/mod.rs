@@ -5,6 +5,7 @@
 mod alone;
 pub(crate) mod beneath;
 mod collations;
+pub(crate) mod computed_rows;
 pub(crate) mod conn;
 pub(crate) mod disk;
 mod eyes;

@@ -136,15 +136,23 @@ impl Translator<'_> {
         access.want_on_column(at, &table.columns[column].name, Privileges::UPDATE)
     }
 
+    /// Whether the session may do something with all of a table.
+    ///
+    /// # Errors
+    /// 1142.
+    pub(super) fn may(&self, schema: &Schema, table: &Table, wanted: Privileges) -> Res<()> {
+        match self.limits_on(table) {
+            Some(access) => access.want_on_table(&schema.name, &table.name, wanted),
+            None => Ok(()),
+        }
+    }
+
     /// Whether the session may delete rows.
     ///
     /// # Errors
     /// 1142.
     pub(super) fn may_delete(&self, schema: &Schema, table: &Table) -> Res<()> {
-        match self.limits_on(table) {
-            Some(access) => access.want_on_table(&schema.name, &table.name, Privileges::DELETE),
-            None => Ok(()),
-        }
+        self.may(schema, table, Privileges::DELETE)
     }
 
     /// What holds within a view: what its definer may do, or its user.

@@ -250,6 +250,9 @@ impl Translator<'_> {
     }
 
     fn target_table(&self, schema: &Arc<Schema>, table: &Arc<Table>) -> Res<Rc<TargetTable>> {
+        if table.is_sequence() {
+            return Err(errors::not_of_sequences(&schema.name, crate::temporary_name::shown(&table.name)));
+        }
         Ok(Rc::new(TargetTable::of(&self.session, schema, table)?))
     }
 

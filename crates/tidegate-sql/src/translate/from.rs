@@ -202,7 +202,9 @@ impl Translator<'_> {
                 let sql = self.joined(table_with_joins, scope)?;
                 Ok(if table_with_joins.joins.is_empty() { sql } else { format!("({sql})") })
             }
-            TableFactor::JsonTable { .. } => Err(errors::unsupported("JSON_TABLE")),
+            TableFactor::JsonTable { json_expr, json_path, columns, alias } => {
+                self.json_table(json_expr, (json_path, columns), alias.as_ref(), scope)
+            }
             TableFactor::Derived { lateral: true, .. } => Err(errors::unsupported("LATERAL")),
             _ => Err(errors::unsupported("this kind of table in FROM")),
         }
@@ -276,6 +278,10 @@ impl Translator<'_> {
             let sql = self.derived(rel, &alias, &names, scope)?;
             scope.sources.last_mut().into_iter().for_each(|source| source.denied.clone_from(&denied));
             return Ok(sql);
+        }
+        if table.is_sequence() {
+            // It changes with statements that only read.
+            self.effects.note_fresh();
         }
         let (sql, mut source) = self.table_source(&schema, &table, &alias);
         source.denied = denied;

@@ -22,6 +22,7 @@ mod from;
 mod full_group;
 mod illegal;
 pub(crate) mod inputs;
+pub(crate) mod json_table;
 mod library;
 pub(crate) mod like;
 mod limit;

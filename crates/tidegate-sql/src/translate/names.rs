@@ -77,22 +77,6 @@ impl Translator<'_> {
             "SQL_NO_CACHE",
             "SQL_CALC_FOUND_ROWS",
         ];
-        const ENDS: [&str; 14] = [
-            "FROM",
-            "WHERE",
-            "GROUP",
-            "HAVING",
-            "ORDER",
-            "LIMIT",
-            "UNION",
-            "INTO",
-            "FOR",
-            "LOCK",
-            "WINDOW",
-            "EXCEPT",
-            "INTERSECT",
-            "PROCEDURE",
-        ];
         let mut index = first + 1;
         while MODIFIERS.iter().any(|word| is_word(&self.tokens[index], word)) {
             index += 1;
@@ -105,8 +89,7 @@ impl Translator<'_> {
         };
         loop {
             let token = &self.tokens[index];
-            let ends = token.token == Token::EOF
-                || depth == 0 && (token.token == Token::RParen || ENDS.iter().any(|word| is_word(token, word)));
+            let ends = token.token == Token::EOF || depth == 0 && ends_list(&self.tokens[..=index]);
             if ends || depth == 0 && token.token == Token::Comma {
                 texts.push(text(begin, last, self.tokens));
                 let unnamed = matches!(items.get(texts.len() - 1), Some(SelectItem::UnnamedExpr(_)));
@@ -140,6 +123,31 @@ impl Translator<'_> {
             }
         }
     }
+}
+
+/// Whether the last of these tokens ends a select list, outside of parentheses.
+fn ends_list(tokens: &[TokenWithSpan]) -> bool {
+    const ENDS: [&str; 14] = [
+        "FROM",
+        "WHERE",
+        "GROUP",
+        "HAVING",
+        "ORDER",
+        "LIMIT",
+        "UNION",
+        "INTO",
+        "FOR",
+        "LOCK",
+        "WINDOW",
+        "EXCEPT",
+        "INTERSECT",
+        "PROCEDURE",
+    ];
+    let Some((last, before)) = tokens.split_last() else { return true };
+    // `NEXT VALUE FOR name` is an expression.
+    let is_value_for = is_word(last, "FOR")
+        && matches!(before, [.., next, value] if is_word(value, "VALUE") && (is_word(next, "NEXT") || is_word(next, "PREVIOUS")));
+    last.token == Token::RParen || !is_value_for && ENDS.iter().any(|word| is_word(last, word))
 }
 
 /// The first of several strings that stand beside each other.

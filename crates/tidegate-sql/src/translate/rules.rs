@@ -3,7 +3,10 @@
 //! Each is a query of its own over one row, whose columns are its last parameters. Virtual columns are stored like the others:
 //! what a client sees is the same. `exec/rules.rs` evaluates them for each row that is written.
 
-use sqlparser::ast::Expr;
+use sqlparser::{
+    ast::Expr,
+    tokenizer::{Token, TokenWithSpan},
+};
 use tidegate_rows::ServerError;
 
 use super::{
@@ -12,7 +15,7 @@ use super::{
 };
 use crate::{
     catalog::Table,
-    column::Default,
+    column::{Default, same_name},
     dialect::MySql,
     errors,
     lexer::{LexMode, Literals, tokens},
@@ -42,14 +45,14 @@ pub(crate) enum RuleKind {
 ///
 /// # Errors
 /// 1064.
-pub(crate) fn parse_expression(text: &str) -> Result<(Expr, Vec<sqlparser::tokenizer::TokenWithSpan>), ServerError> {
+pub(crate) fn parse_expression(text: &str) -> Result<(Expr, Vec<TokenWithSpan>), ServerError> {
     let wrong = || errors::syntax(text);
     let tokens = tokens(text.as_bytes(), 0, LexMode::default(), Literals::Inline).map_err(|_| wrong())?.tokens;
     let dialect = MySql::default();
     let mut parser =
         sqlparser::parser::Parser::new(&dialect).with_recursion_limit(100).with_tokens_with_locations(tokens.clone());
     let expr = parser.parse_expr().map_err(|_| wrong())?;
-    if parser.peek_token_ref().token == sqlparser::tokenizer::Token::EOF { Ok((expr, tokens)) } else { Err(wrong()) }
+    if parser.peek_token_ref().token == Token::EOF { Ok((expr, tokens)) } else { Err(wrong()) }
 }
 
 /// All expressions of a table, in the order in which they are evaluated.
@@ -79,6 +82,27 @@ pub(crate) fn rules_of(session: &Session<'_>, table: &Table) -> Res<Vec<Rule>> {
     Ok(rules)
 }
 
+/// Refuses expressions that use the AUTO_INCREMENT column where MariaDB does: all but those of VIRTUAL columns.
+///
+/// # Errors
+/// 1901
+pub(crate) fn check_auto_increment(table: &Table) -> Res<()> {
+    let Some(auto) = table.auto_column().map(|at| &table.columns[at].name) else { return Ok(()) };
+    let defaults = table.columns.iter().filter_map(|column| match &column.default {
+        Default::Expression(text) => Some(("DEFAULT", text)),
+        _ => None,
+    });
+    let stored = table.columns.iter().filter_map(|column| column.generated.as_ref()).filter(|column| column.stored);
+    let stored = stored.map(|generated| ("GENERATED ALWAYS AS", &generated.text));
+    let checks = table.checks.iter().map(|check| ("CHECK", &check.text));
+    for (clause, text) in defaults.chain(stored).chain(checks) {
+        if names(&parse_expression(text)?.1, auto) {
+            return Err(errors::not_in_generated("AUTO_INCREMENT", clause, auto));
+        }
+    }
+    Ok(())
+}
+
 /// Refuses a foreign key that changes columns behind the back of what is computed from them: SQLite's cascades run no expressions.
 ///
 /// # Errors
@@ -95,10 +119,7 @@ pub(crate) fn check_cascades(table: &Table) -> Res<()> {
         for name in names {
             for text in &texts {
                 let (_, tokens) = parse_expression(text)?;
-                let uses = tokens.iter().any(|token| {
-                    matches!(&token.token, sqlparser::tokenizer::Token::Word(word) if crate::column::same_name(&word.value, name))
-                });
-                if uses {
+                if self::names(&tokens, name) {
                     let what = format!("a foreign key that changes '{name}', which a generated column uses");
                     return Err(errors::unsupported(what));
                 }
@@ -111,12 +132,12 @@ pub(crate) fn check_cascades(table: &Table) -> Res<()> {
 /// Whether an expression names this column of the table and no other.
 pub(crate) fn is_about_alone(text: &str, table: &Table, column: u32) -> bool {
     let Ok((_, tokens)) = parse_expression(text) else { return false };
-    let names = |name: &str| {
-        tokens.iter().any(|token| {
-            matches!(&token.token, sqlparser::tokenizer::Token::Word(word) if crate::column::same_name(&word.value, name))
-        })
-    };
-    table.columns.iter().all(|known| names(&known.name) == (known.id == column))
+    table.columns.iter().all(|known| names(&tokens, &known.name) == (known.id == column))
+}
+
+/// Whether an expression names a column.
+fn names(tokens: &[TokenWithSpan], column: &str) -> bool {
+    tokens.iter().any(|token| matches!(&token.token, Token::Word(word) if same_name(&word.value, column)))
 }
 
 fn rule(session: &Session<'_>, table: &Table, kind: RuleKind, text: &str) -> Res<Rule> {
@@ -150,7 +171,8 @@ fn rule(session: &Session<'_>, table: &Table, kind: RuleKind, text: &str) -> Res
         RuleKind::Default(to) | RuleKind::Generated(to) => table.columns[*to].name.clone(),
     };
     let calls = !translator.calls.is_empty();
-    if ex.aggregate || calls || !translator.is_cacheable() || !translator.reads.is_empty() {
+    let has_effects = translator.effects.writing > 0 && !matches!(kind, RuleKind::Default(_));
+    if ex.aggregate || calls || !translator.is_cacheable() || !translator.reads.is_empty() || has_effects {
         return Err(errors::not_in_generated(text, clause, owner));
     }
     let value = match &kind {

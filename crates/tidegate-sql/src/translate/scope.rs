@@ -373,6 +373,22 @@ impl Translator<'_> {
         }
     }
 
+    /// The sequence with a name, for one who may do that with it.
+    ///
+    /// # Errors
+    /// 4091, 4089, 1142.
+    pub(crate) fn sequence(&mut self, name: &TableName, wanted: Privileges) -> Res<(Arc<Schema>, Arc<Table>)> {
+        let (schema, table) = self.visible_table(name).map_err(|error| match error.code {
+            1146 => errors::unknown_sequences(&name.name),
+            _ => error,
+        })?;
+        self.may(&schema, &table, wanted)?;
+        if !table.is_sequence() {
+            return Err(errors::not_a_sequence(&schema.name, crate::temporary_name::shown(&table.name)));
+        }
+        Ok((schema, table))
+    }
+
     /// What a name means here: to the stored program that the text is a part of, or in its tables.
     ///
     /// # Errors

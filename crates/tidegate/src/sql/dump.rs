@@ -62,16 +62,19 @@ pub(super) fn run(client: &mut Client, schema: Option<&str>, out: &mut impl Writ
 fn dump_schema(client: &mut Client, out: &mut impl Write) -> Result<(), Failure> {
     client.run_quietly("START TRANSACTION WITH CONSISTENT SNAPSHOT")?;
     let tables = client.rows("SHOW FULL TABLES")?;
-    let is_view = |row: &&Vec<String>| row.get(1).is_some_and(|kind| kind == "VIEW");
-    let names = |views: bool| {
-        let rows = tables.iter().filter(move |row| is_view(row) == views);
+    let names = |kind: &'static str| {
+        let rows = tables.iter().filter(move |row| row.get(1).is_some_and(|known| known == kind));
         rows.filter_map(|row| row.first()).map(|table| name(table)).collect::<Vec<_>>()
     };
-    for table in names(false) {
+    // Defaults of columns name them.
+    for sequence in names("SEQUENCE") {
+        dump_sequence(client, &sequence, out)?;
+    }
+    for table in names("BASE TABLE") {
         dump_table(client, &table, out)?;
     }
     // A view may need another one that comes later: each stands as a list of names first.
-    for view in names(true) {
+    for view in names("VIEW") {
         let columns = client.rows(&format!("SHOW COLUMNS FROM {view}"))?;
         let columns: Vec<_> =
             columns.iter().filter_map(|row| row.first()).map(|column| format!("1 AS {}", name(column))).collect();
@@ -81,7 +84,7 @@ fn dump_schema(client: &mut Client, out: &mut impl Write) -> Result<(), Failure>
     for (kind, word) in [("FUNCTION", " FUNCTION "), ("PROCEDURE", " PROCEDURE ")] {
         dump_routines(client, kind, word, out)?;
     }
-    for view in names(true) {
+    for view in names("VIEW") {
         let create = second_of(client, &format!("SHOW CREATE VIEW {view}"))?;
         let create = create.find(" VIEW ").map_or(create.clone(), |at| format!("CREATE{}", &create[at..]));
         writeln!(out, "\nDROP VIEW IF EXISTS {view};\n{create};")?;
@@ -135,6 +138,17 @@ fn second_of(client: &mut Client, sql: &str) -> Result<String, Failure> {
     let rows = client.rows(sql)?;
     let second = rows.into_iter().next().and_then(|row| row.into_iter().nth(1));
     second.ok_or_else(|| Failure::Other(format!("nothing answers {sql}")))
+}
+
+/// Writes a sequence, and where it goes on.
+fn dump_sequence(client: &mut Client, sequence: &str, out: &mut impl Write) -> Result<(), Failure> {
+    let create = second_of(client, &format!("SHOW CREATE SEQUENCE {sequence}"))?;
+    let rows = client.rows(&format!("SELECT next_not_cached_value, cycle_count FROM {sequence}"))?;
+    let Some([next, round]) = rows.first().map(Vec::as_slice) else {
+        return Err(Failure::Other(format!("the sequence {sequence} has no row")));
+    };
+    writeln!(out, "\nDROP SEQUENCE IF EXISTS {sequence};\n{create};\nDO SETVAL({sequence}, {next}, 0, {round});")?;
+    Ok(())
 }
 
 fn dump_table(client: &mut Client, table: &str, out: &mut impl Write) -> Result<(), Failure> {
