@@ -84,6 +84,15 @@ const SUITES: &[Suite] = &[
               npx vitest --no-file-parallelism --isolate --reporter=verbose run",
         read: read_vitest,
     },
+    Suite {
+        name: "mariadb-connector-j",
+        prepare: &["mvn -q -B test-compile"],
+        // A test that hangs at one server would take the time of all others.
+        run: "rm -rf target/surefire-reports; TEST_DB_HOST=127.0.0.1 TEST_DB_PORT=$PORT TEST_DB_USER=drivers \
+              mvn -q -B test -Dmaven.test.failure.ignore=true -Djunit.jupiter.execution.timeout.default=60s \
+              -Djunit.jupiter.execution.timeout.thread.mode.default=SEPARATE_THREAD; cat target/surefire-reports/TEST-*.xml",
+        read: read_surefire,
+    },
 ];
 
 /// Runs the suites and writes `conformance/drivers.md`. False when a test that MariaDB passes fails here for a reason that is not
@@ -356,12 +365,30 @@ fn read_vitest(text: &str) -> Outcome {
     outcome
 }
 
+/// Surefire's reports, one behind the other: `<testcase name="…" classname="…">`, with `<failure>` or `<error>` within.
+fn read_surefire(text: &str) -> Outcome {
+    let mut outcome = Outcome::new();
+    for case in text.split("<testcase ").skip(1) {
+        let (head, rest) = case.split_once('>').unwrap_or((case, ""));
+        let attribute = |name: &str| head.split(&format!("{name}=\"")).nth(1)?.split('"').next();
+        // `name` is a part of `classname`.
+        let name = head.strip_prefix("name=\"").and_then(|rest| rest.split('"').next());
+        let (Some(name), Some(class)) = (name, attribute("classname")) else { continue };
+        let inside = if head.ends_with('/') { "" } else { rest.split("</testcase>").next().unwrap_or_default() };
+        if !inside.contains("<skipped") {
+            let passed = !inside.contains("<failure") && !inside.contains("<error");
+            outcome.insert(format!("{class}.{name}"), passed);
+        }
+    }
+    outcome
+}
+
 const HEAD: &str = "# The drivers' own tests
 
 `cargo xtask conformance --drivers DIR` runs the test suites of MySQL's drivers at Debian's MariaDB and at our port (a debug build), and writes this
-page. `DIR` has checkouts of go-sql-driver/mysql, PyMySQL, mysqlclient (PyMySQL/mysqlclient), node-mysql2 (sidorares/node-mysql2) and
-mariadb-connector-nodejs, under the names of their repositories; each runs in a copy with what it needs from its language's registry. It wants Go, Python,
-Node 20 and, for mysqlclient, a C compiler and `libmariadb-dev`. Names of checkouts behind `DIR` run these alone, and write no page.
+page. `DIR` has checkouts of go-sql-driver/mysql, PyMySQL, mysqlclient (PyMySQL/mysqlclient), node-mysql2 (sidorares/node-mysql2),
+mariadb-connector-nodejs and mariadb-connector-j, under the names of their repositories; each runs in a copy with what it needs from its language's registry. It wants Go, Python,
+Node 20, Java with Maven and, for mysqlclient, a C compiler and `libmariadb-dev`. Names of checkouts behind `DIR` run these alone, and write no page.
 
 Only tests that pass at MariaDB here are counted: others want servers of their own, files or other versions. A file is a test of node-mysql2.
 ";
@@ -400,6 +427,9 @@ mod tests {
         assert_eq!(read_pytest(pytest), expected(&[("t.py::a", true), ("t.py::b", false), ("t.py::c", false)]));
         let poku = "\u{1b}[102m\u{1b}[1m PASS \u{1b}[0m test/a.test.mts\n FAIL  test/b.test.mts \n";
         assert_eq!(read_poku(poku), expected(&[("test/a.test.mts", true), ("test/b.test.mts", false)]));
+        let surefire = "<testsuite><testcase name=\"a\" classname=\"p.T\" time=\"1\"/>\n<testcase name=\"b\" classname=\"p.T\">\n\
+                        <failure message=\"x\"/></testcase><testcase name=\"c\" classname=\"p.T\"><skipped/></testcase>";
+        assert_eq!(read_surefire(surefire), expected(&[("p.T.a", true), ("p.T.b", false)]));
         let vitest = " ✓ a.js > group > one 12ms\n × a.js > group > two 1.2s\n ↓ a.js > group > left out\n";
         assert_eq!(read_vitest(vitest), expected(&[("a.js > group > one", true), ("a.js > group > two", false)]));
     }
