@@ -132,9 +132,7 @@ impl Made<'_> {
     ) -> Res<Datum> {
         match otherwise {
             Otherwise::Null => Ok(Datum::Null),
-            Otherwise::Default(text) => {
-                self.stored(known, Val::Text(text.as_bytes().into())).or_else(|_| Ok(Datum::Null))
-            }
+            Otherwise::Default(text) => self.stored(known, Val::Text(text.as_bytes().into())).or(Ok(Datum::Null)),
             Otherwise::Error => Err(error()),
         }
     }

@@ -82,8 +82,7 @@ pub(super) fn drop(p: &mut Parser, temporary: bool) -> Result<Outcome> {
 /// Source: MariaDB, `CREATE SEQUENCE` and `ALTER SEQUENCE`.
 fn options(p: &mut Parser) -> Result<Refused<(SequenceSpec, Option<String>)>> {
     let mut spec = SequenceSpec::default();
-    loop {
-        let Token::Word(word) = &p.peek_token_ref().token else { break };
+    while let Token::Word(word) = &p.peek_token_ref().token {
         let name = word.value.to_ascii_uppercase();
         let is_new = if take_word(p, "START") {
             let number = number_behind(p, "WITH")?;
