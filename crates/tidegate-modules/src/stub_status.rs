@@ -77,7 +77,7 @@ pub static MODULE: Module<Conf> = Module {
         VariableDef::new(
             "http2_resets",
             |_, _, out| put(out, load(&COUNTERS.http2_resets)),
-            "HTTP/2 requests that clients took back.",
+            "HTTP/2 requests that clients took back, or made the server reset by breaking the rules.",
         ),
         VariableDef::new(
             "http2_refused",

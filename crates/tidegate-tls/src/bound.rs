@@ -35,15 +35,10 @@ impl Context {
         Context(context)
     }
 
-    /// Binds the sessions and tickets of a server.
-    pub fn bind(self, config: &mut ServerConfig) {
-        config.session_storage = self.bind_sessions(config.session_storage.clone());
-        config.ticketer = Arc::new(Tickets { context: self, below: config.ticketer.clone() });
-    }
-
-    /// Binds what is kept in `below`.
-    pub fn bind_sessions(self, below: Arc<dyn StoresServerSessions>) -> Arc<dyn StoresServerSessions> {
-        Arc::new(Sessions { context: self, below })
+    /// Binds the sessions and tickets that `unbound` makes, for a server or one handshake.
+    pub fn bind(self, unbound: &Unbound, config: &mut ServerConfig) {
+        config.session_storage = Arc::new(Sessions { context: self, below: unbound.sessions.clone() });
+        config.ticketer = Arc::new(Tickets { context: self, below: unbound.tickets.clone() });
     }
 
     fn put_ahead(self, session: &[u8]) -> Vec<u8> {
@@ -53,6 +48,22 @@ impl Context {
     /// The session behind a context, if that is this one.
     fn take_off(self, bound: &[u8]) -> Option<Vec<u8>> {
         bound.strip_prefix(&self.0).map(<[u8]>::to_vec)
+    }
+}
+
+/// Where sessions are kept, and what makes tickets, before they are bound.
+#[derive(Debug, Clone)]
+pub struct Unbound {
+    /// Sessions in memory.
+    pub sessions: Arc<dyn StoresServerSessions>,
+    /// Tickets.
+    pub tickets: Arc<dyn ProducesTickets>,
+}
+
+impl Unbound {
+    /// Those of settings that are not bound yet.
+    pub fn of(config: &ServerConfig) -> Self {
+        Self { sessions: config.session_storage.clone(), tickets: config.ticketer.clone() }
     }
 }
 
@@ -114,7 +125,7 @@ mod tests {
             Context::asked(1, std::slice::from_ref(&authority)),
             Context::asked(2, &[authority]),
         ];
-        let all = contexts.map(|context| context.bind_sessions(below.clone()));
+        let all = contexts.map(|context| Sessions { context, below: below.clone() });
         for (made, one) in all.iter().enumerate() {
             one.put(b"id".to_vec(), b"session".to_vec());
             for (asked, other) in all.iter().enumerate() {

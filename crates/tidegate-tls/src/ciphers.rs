@@ -183,8 +183,11 @@ pub fn groups(list: &str) -> Result<Named<NamedGroup>, String> {
             "x25519" => vec![NamedGroup::X25519],
             "prime256v1" | "secp256r1" | "p-256" => vec![NamedGroup::secp256r1],
             "secp384r1" | "p-384" => vec![NamedGroup::secp384r1],
-            "secp521r1" | "p-521" | "x448" | "x25519mlkem768" | "secp256r1mlkem768" | "secp384r1mlkem1024"
-            | "mlkem512" | "mlkem768" | "mlkem1024" => Vec::new(),
+            "x25519mlkem768" => vec![NamedGroup::X25519MLKEM768],
+            "secp256r1mlkem768" => vec![NamedGroup::secp256r1MLKEM768],
+            "mlkem768" => vec![NamedGroup::MLKEM768],
+            "mlkem1024" => vec![NamedGroup::MLKEM1024],
+            "secp521r1" | "p-521" | "x448" | "secp384r1mlkem1024" | "mlkem512" => Vec::new(),
             other if ["ffdhe", "brainpool", "sect", "secp"].iter().any(|start| other.starts_with(start)) => Vec::new(),
             _ => return Err(word.to_owned()),
         };
@@ -216,8 +219,7 @@ impl Choice {
             provider.cipher_suites = chosen.copied().chain(others).collect();
         }
         if let Some(groups) = &self.groups {
-            let all = provider.kx_groups.clone();
-            let find = |name: &NamedGroup| all.iter().find(|group| group.name() == *name).copied();
+            let find = |name: &NamedGroup| aws_lc_rs::ALL_KX_GROUPS.iter().find(|group| group.name() == *name).copied();
             provider.kx_groups = groups.iter().filter_map(find).collect();
         }
         Arc::new(provider)
@@ -293,7 +295,8 @@ mod tests {
         let found = |list| groups(list).map(|named| (named.found, named.absent.join(" ")));
         assert_eq!(found("X25519:P-256"), Ok((vec![NamedGroup::X25519, NamedGroup::secp256r1], String::new())));
         assert_eq!(found("secp521r1:secp384r1"), Ok((vec![NamedGroup::secp384r1], "secp521r1".to_owned())));
-        assert_eq!(found("auto").map(|(found, _)| found.len()), Ok(3));
+        assert_eq!(found("auto").map(|(found, _)| found.len()), Ok(4));
+        assert_eq!(found("X25519MLKEM768").map(|(found, _)| found), Ok(vec![NamedGroup::X25519MLKEM768]));
         assert_eq!(found("nonsense"), Err("nonsense".to_owned()));
     }
 

@@ -441,7 +441,7 @@ pub fn verify_name(certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> R
     verify_server_name(&parsed, name).map_err(|_| VerifyError::Name)
 }
 
-/// Whether signatures can be verified by the key of a certificate: there are kinds of keys that nobody here can read (P-521).
+/// Whether signatures can be verified by the key of a certificate: there are kinds of keys that nobody here can read (Ed448).
 pub fn has_usable_key(certificate: &CertificateDer<'_>) -> bool {
     let parts = Parts::of(certificate);
     // SEQUENCE { algorithm SEQUENCE, BIT STRING }

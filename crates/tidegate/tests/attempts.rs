@@ -110,8 +110,13 @@ fn faults_and_floods_of_http2_are_counted() {
     }
     client.get(5, "/");
     assert_eq!(client.reset(), (5, ErrorCode::RefusedStream as u32));
+    // Whoever makes the server reset a request takes it back as well.
+    let mut client = Client::new(site.port);
+    client.send_bytes(&head(1, "GET", "/hangs", &[], true));
+    client.send(kind::WINDOW_UPDATE, 0, 1, &[0; 4]);
+    assert_eq!(client.reset(), (1, ErrorCode::ProtocolError as u32));
     std::fs::write(site.dir.join("go"), "").expect("written");
-    let expected = "TLS handshakes: 0 resumed 0 failed 0 timed out 0, HTTP/2: faults 1 floods 2 resets 2 refused 1";
+    let expected = "TLS handshakes: 0 resumed 0 failed 0 timed out 0, HTTP/2: faults 1 floods 2 resets 3 refused 1";
     support::eventually("all is counted", || (shown(&site) == expected).then_some(()));
     site.quit();
 }

@@ -10,6 +10,7 @@ use rustls::version::TLS13;
 use support::Site;
 use support::authority::{Authority, ask, secure};
 use support::http2::{Client, NO_WINDOW, head};
+use tidegate_http::hpack::encode;
 use tidegate_http::http2::{ErrorCode, PREFACE, STREAM_MAX, flag, kind, setting, write_frame, write_window_update};
 
 const LOCATIONS: &str = "
@@ -267,8 +268,19 @@ fn malformed_requests_are_answered_and_reset() {
     // Bodies of another length, which the handler reads: none of it arrives.
     check(&mut client, 11, &head(11, "POST", "/echo", &[("content-length", "5")], false), Some(b"less"));
     check(&mut client, 13, &head(13, "POST", "/proxied", &[("content-length", "3")], false), Some(b"more"));
-    client.post(15, "/echo", b"as before");
-    assert_eq!(client.answer(15).text(), "as before");
+    // A user in front of the host, and a scheme that is none.
+    for (stream, scheme, authority) in [(15, "http", "user@localhost"), (17, "http ", "localhost")] {
+        let fields = [(":method", "GET"), (":scheme", scheme), (":path", "/proxied"), (":authority", authority)];
+        let mut block = Vec::new();
+        for (name, value) in fields {
+            encode::field(name.as_bytes(), value.as_bytes(), &mut block);
+        }
+        let mut frame = Vec::new();
+        write_frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, stream, &block, &mut frame);
+        check(&mut client, stream, &frame, None);
+    }
+    client.post(19, "/echo", b"as before");
+    assert_eq!(client.answer(19).text(), "as before");
     site.quit();
     let access = std::fs::read_to_string(site.dir.join("logs/access.log")).expect("a log");
     assert_eq!(access.matches("\"GET /told?malformed HTTP/2.0\" 400 ").count(), 3, "{access}");

@@ -219,6 +219,14 @@ fn curl_and_old_protocols() {
     let old = curl(&["--tls-max", "1.2"]);
     // 35: the handshake failed.
     assert_eq!((old.status.code(), old.stdout.is_empty()), (Some(35), false));
+    // A client of TLS 1.1, without any extension: it learns in its own version that the version is the matter.
+    let suite_and_compression = [0, 0, 2, 0xc0, 0x13, 1, 0];
+    let hello = [&[0x16, 3, 1, 0, 45, 1, 0, 0, 41, 3, 2][..], &[7; 32], &suite_and_compression].concat();
+    let mut socket = connect(port).expect("the server accepts");
+    socket.write_all(&hello).expect("sent");
+    let mut alert = Vec::new();
+    socket.read_to_end(&mut alert).expect("an alert");
+    assert_eq!(alert, [0x15, 3, 2, 0, 2, 2, 70]);
     site.quit();
 }
 

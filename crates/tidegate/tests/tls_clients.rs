@@ -209,7 +209,7 @@ fn certificates_in_variables() {
     assert_eq!((parts[5], parts[6]), (value("notbefore").as_str(), value("notafter").as_str()));
     assert!(parts[7].parse::<u32>().is_ok_and(|days| days > 365), "{}", parts[7]);
     assert_eq!(parts[8], "/O=Tide, Inc/CN=alice");
-    assert_eq!((parts[9], parts[10]), ("X25519", "X25519:prime256v1:secp384r1"));
+    assert_eq!((parts[9], parts[10]), ("X25519MLKEM768", "X25519MLKEM768:X25519:prime256v1:secp384r1"));
     assert!(parts[11].starts_with("TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256:"), "{}", parts[11]);
     gate.site.quit();
 }

@@ -4,8 +4,12 @@ mod support;
 
 use std::io::Write;
 use std::net::TcpStream;
+use std::sync::Arc;
 
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 use support::authority::{Authority, Secure, ask, secure};
 use support::{Site, connect, free_port};
 
@@ -197,6 +201,49 @@ fn a_script_asks_clients_for_certificates() {
     let client = authority.client(&[&TLS13]);
     assert_eq!(exchange(secure(&client, socket(port), "localhost")).expect("an answer"), "NONE");
     site.quit();
+}
+
+/// A client that has a certificate of an authority, which goes into `conf/ca.crt`.
+fn known_client(site: &Site, authority: &Authority, version: &'static SupportedProtocolVersion) -> Arc<ClientConfig> {
+    authority.certify(site, "anna.test");
+    std::fs::write(site.dir.join("conf/ca.crt"), &authority.pem).expect("written");
+    let read = |suffix| std::fs::read(site.dir.join(format!("conf/anna.test.{suffix}"))).expect("written before");
+    let certificate = CertificateDer::from_pem_slice(&read("crt")).expect("a certificate");
+    let key = PrivateKeyDer::from_pem_slice(&read("key")).expect("a key");
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.certificate.clone()).expect("a certificate");
+    let provider = authority.client(&[version]).crypto_provider().clone();
+    let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[version]).expect("versions");
+    Arc::new(builder.with_root_certificates(roots).with_client_auth_cert(vec![certificate], key).expect("a client"))
+}
+
+#[test]
+fn who_was_not_asked_by_a_script_is_asked_when_the_script_wants_it() {
+    let script = "
+        ssl_certificate_by_lua_block {
+            if not ngx.shared.rules:get 'asks' then return end
+            local ssl = require 'ngx.ssl'
+            local file = io.open(ngx.config.prefix() .. 'conf/ca.crt'):read '*a'
+            assert(ssl.verify_client(ssl.parse_pem_cert(file), 1))
+        }
+        location = /rule { content_by_lua_block { ngx.shared.rules:set('asks', ngx.var.arg_asks == '1') } }
+        location / { return 200 $ssl_client_verify$ssl_session_reused; }";
+    for http in ["", "ssl_session_tickets off; ssl_session_cache shared:all:1m;"] {
+        for version in [&TLS12, &TLS13] {
+            let (mut site, authority, port) = site(&format!("lua_shared_dict rules 1m; {http}"), script);
+            let client = known_client(&site, &authority, version);
+            site.start();
+            let ask = || exchange(secure(&client, socket(port), "localhost")).expect("an answer");
+            let rule = |asks| support::get(site.port, &format!("/rule?asks={asks}")).expect("an answer");
+            assert_eq!([ask(), ask()], ["NONE.", "NONEr"]);
+            rule(1);
+            assert_eq!([ask(), ask()], ["SUCCESS.", "SUCCESSr"]);
+            // Nobody asks any more: what the session says of the client is no answer to that.
+            rule(0);
+            assert_eq!([ask(), ask()], ["NONE.", "NONEr"]);
+            site.quit();
+        }
+    }
 }
 
 #[test]

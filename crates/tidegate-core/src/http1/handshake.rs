@@ -17,6 +17,7 @@ use tidegate_net::{
 use tidegate_ocsp::{Inquiry, inquiry::AskError};
 use tidegate_tls::{
     alpn_challenge,
+    bound::Unbound,
     failure::Reason,
     sessions::{HeldSessions, Made},
     summary,
@@ -97,23 +98,29 @@ async fn serve(conn: &Rc<Connection>, stream: &TlsStream, timeout_ms: u64) -> Op
         }
         _ => None,
     };
-    let (config, held) = config.map(|config| hold_sessions(config, tls)).unzip();
+    let held = tls.and_then(|tls| held_sessions(tls, tls.client.is_some()));
+    let config = match (config, tls, &held) {
+        (Some(config), Some(tls), Some(held)) => Some(with_held(config, tls, held)),
+        (config, ..) => config,
+    };
     outcome(conn, Ok(Wait::Ready(stream.answer(config))))?;
     finish(conn, stream, timeout_ms).await?;
     remember(conn, facts?, timeout_ms).await?;
-    decide_sessions(conn, held.flatten().as_deref());
+    decide_sessions(conn, held.as_deref());
     Some(())
 }
 
-/// Settings whose sessions wait for [`decide_sessions`], where clients are verified and sessions are kept in memory.
-fn hold_sessions(config: Arc<ServerConfig>, tls: Option<&ServerTls>) -> (Arc<ServerConfig>, Option<Arc<HeldSessions>>) {
-    if tls.is_none_or(|tls| tls.client.is_none()) || !config.session_storage.can_cache() {
-        return (config, None);
-    }
-    let held = HeldSessions::new(config.session_storage.clone());
+/// Where the sessions of a handshake wait for [`decide_sessions`], if the client is verified and sessions are kept in memory.
+fn held_sessions(tls: &ServerTls, verifies: bool) -> Option<Arc<HeldSessions>> {
+    let sessions = &tls.unbound.sessions;
+    (verifies && sessions.can_cache()).then(|| HeldSessions::new(sessions.clone()))
+}
+
+/// `config` with sessions that wait.
+fn with_held(config: Arc<ServerConfig>, tls: &ServerTls, held: &Arc<HeldSessions>) -> Arc<ServerConfig> {
     let mut config = ServerConfig::clone(&config);
-    config.session_storage = held.clone();
-    (Arc::new(config), Some(held))
+    tls.context.bind(&Unbound { sessions: held.clone(), ..tls.unbound.clone() }, &mut config);
+    Arc::new(config)
 }
 
 /// Keeps the sessions of a client that is accepted.
@@ -159,14 +166,8 @@ async fn serve_with_scripts(conn: &Rc<Connection>, stream: &TlsStream, timeout_m
         return None;
     }
     let base = config_of(conn, facts.server, tls).await;
-    let (base, held) = match base {
-        Ok(base) => {
-            let (base, held) = hold_sessions(base, Some(tls));
-            (Ok(base), held)
-        }
-        Err(message) => (Err(message), None),
-    };
-    let settings = match base.and_then(|base| handshake.settings(tls, base)) {
+    let held = held_sessions(tls, tls.client.is_some() || handshake.has_demand());
+    let settings = match base.and_then(|base| handshake.settings(tls, base, held.clone())) {
         Ok(settings) => settings,
         Err(message) => {
             report(conn, &message);

@@ -211,12 +211,12 @@ impl Input {
             return self.closed(stream.id);
         }
         if stream.input_ended.get() {
-            stream.reject(ErrorCode::StreamClosed);
+            self.reject(&stream, ErrorCode::StreamClosed);
             return Ok(());
         }
         if header.len as i64 > stream.receive_window.get() {
             self.note(format_args!("client violated flow control for stream {}", stream.id));
-            stream.reject(ErrorCode::FlowControlError);
+            self.reject(&stream, ErrorCode::FlowControlError);
             return Ok(());
         }
         stream.receive_window.set(stream.receive_window.get() - header.len as i64);
@@ -346,7 +346,7 @@ impl Input {
             return Err(fault(ErrorCode::StreamClosed, "client sent HEADERS frame for a stream that is closed"));
         }
         if stream.input_ended.get() {
-            stream.reject(ErrorCode::StreamClosed);
+            self.reject(&stream, ErrorCode::StreamClosed);
             return Ok(());
         }
         if malformed || !end_stream {
@@ -377,14 +377,25 @@ impl Input {
         self.mux.forget_cut(header.stream);
         if let Some(stream) = self.mux.find(header.stream) {
             stream.was_reset.set(true);
-            if !stream.end_queued.get() {
-                self.flood.count_reset();
-                COUNTERS.http2_resets.fetch_add(1, Relaxed);
-            }
+            self.note_reset(&stream);
             stream.break_off();
             self.mux.remove_if_over(&stream);
         }
         Ok(())
+    }
+
+    /// Resets a stream whose client breaks the rules.
+    fn reject(&mut self, stream: &Stream, code: ErrorCode) {
+        self.note_reset(stream);
+        stream.reject(code);
+    }
+
+    /// Takes note that a request ends unanswered by what its client does: whoever makes us reset a stream takes it back as well.
+    fn note_reset(&mut self, stream: &Stream) {
+        if !stream.end_queued.get() {
+            self.flood.count_reset();
+            COUNTERS.http2_resets.fetch_add(1, Relaxed);
+        }
     }
 
     /// Takes note that a request was answered at once.
@@ -505,7 +516,7 @@ impl Input {
         let window = stream.send_window.get() + more;
         if more == 0 || window > WINDOW_BYTES_MAX {
             self.note(format_args!("client violated flow control for stream {}", stream.id));
-            stream.reject(if more == 0 { ErrorCode::ProtocolError } else { ErrorCode::FlowControlError });
+            self.reject(&stream, if more == 0 { ErrorCode::ProtocolError } else { ErrorCode::FlowControlError });
             return Ok(());
         }
         stream.send_window.set(window);

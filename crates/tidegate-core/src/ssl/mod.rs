@@ -64,7 +64,9 @@ pub struct ServerTls {
     /// By what the certificates of clients are verified, where they are asked for.
     pub(crate) client: Option<ClientRules>,
     /// Where its sessions may be resumed.
-    context: tidegate_tls::bound::Context,
+    pub(crate) context: tidegate_tls::bound::Context,
+    /// Its sessions before they are bound to that.
+    pub(crate) unbound: tidegate_tls::bound::Unbound,
     /// How the status of clients' certificates is asked for, where it is.
     pub(crate) inquiry: Option<Inquiry>,
     /// The status of our certificates, as far as it is looked after.

@@ -23,10 +23,11 @@ use rustls::{
     sign::CertifiedKey,
 };
 use tidegate_tls::{
+    bound::Context,
     client::certified,
     hello::Hello,
     server::{AnyClient, ClientRules},
-    sessions::{HandshakeSessions, Made},
+    sessions::{HandshakeSessions, HeldSessions, Made},
     versions::Versions,
 };
 
@@ -99,7 +100,12 @@ struct Shown {
 struct ClientDemand {
     rules: ClientRules,
     verifier: Arc<dyn ClientCertVerifier>,
+    /// Where sessions may be resumed that are made under it.
+    context: Context,
 }
+
+/// How a script asks, beside the ways that `ssl_verify_client` has.
+const WAY_OF_SCRIPTS: u8 = u8::MAX;
 
 /// A handshake that has not been answered yet, as scripts see it.
 pub struct Handshake {
@@ -232,7 +238,13 @@ impl Handshake {
 
     /// Asks the client for a certificate, and verifies that by `rules`; `named` are authorities whose names the client is told.
     pub fn demand(&self, rules: ClientRules, named: &[CertificateDer<'_>]) {
-        *self.demand.borrow_mut() = Some(ClientDemand { rules, verifier: Arc::new(AnyClient::new(named)) });
+        let context = Context::asked(WAY_OF_SCRIPTS, named);
+        *self.demand.borrow_mut() = Some(ClientDemand { rules, verifier: Arc::new(AnyClient::new(named)), context });
+    }
+
+    /// Whether a script asks the client for a certificate.
+    pub(crate) fn has_demand(&self) -> bool {
+        self.demand.borrow().is_some()
     }
 
     /// The name of the session that is to be fetched or stored.
@@ -273,11 +285,16 @@ impl Handshake {
         self.demand.take().map(|demand| demand.rules)
     }
 
-    /// The settings of this handshake: `base`, which are those of `tls`, with what the scripts have decided.
+    /// The settings of this handshake: `base`, which are those of `tls`, with what the scripts have decided. Its sessions go into `held`, if any.
     ///
     /// # Errors
     /// Why there are none, as a sentence for the log.
-    pub(crate) fn settings(&self, tls: &ServerTls, base: Arc<ServerConfig>) -> Result<Settings, String> {
+    pub(crate) fn settings(
+        &self,
+        tls: &ServerTls,
+        base: Arc<ServerConfig>,
+        held: Option<Arc<HeldSessions>>,
+    ) -> Result<Settings, String> {
         let shown = self.shown.borrow();
         let demand = self.demand.borrow();
         let is_rebuilt = demand.is_some() || self.has_chosen_versions.get();
@@ -292,11 +309,17 @@ impl Handshake {
             let below = (!shown.is_cleared).then(|| base.cert_resolver.clone());
             config.cert_resolver = Arc::new(Certificates::chosen(chosen, shown.status.clone(), below));
         }
+        let mut unbound = tls.unbound.clone();
+        if let Some(held) = held {
+            unbound.sessions = held;
+        }
         let sessions = (tls.scripts.session_fetch.is_some() || tls.scripts.session_store.is_some()).then(|| {
-            let sessions = HandshakeSessions::new(self.session.take(), config.session_storage.clone());
-            config.session_storage = tls.context.bind_sessions(sessions.clone());
+            let sessions = HandshakeSessions::new(self.session.take(), unbound.sessions.clone());
+            unbound.sessions = sessions.clone();
             sessions
         });
+        // Who was not asked for a certificate could show none in a handshake that resumes.
+        demand.as_ref().map_or(tls.context, |demand| demand.context).bind(&unbound, &mut config);
         Ok(Settings { config: Arc::new(config), sessions })
     }
 }

@@ -18,7 +18,7 @@ use rustls::{
 use tidegate_conf::{Diagnostic, Diagnostics, Level as Severity};
 use tidegate_ocsp::{Responder, Way, inquiry::Reach};
 use tidegate_tls::{
-    bound::Context,
+    bound::{Context, Unbound},
     ciphers::Choice,
     client::Secrets,
     ocsp,
@@ -270,7 +270,8 @@ fn build(
         config.key_log = log.clone();
     }
     resume(&mut config, inputs, conf, conf_dir, diagnostics)?;
-    context.bind(&mut config);
+    let unbound = Unbound::of(&config);
+    context.bind(&unbound, &mut config);
     let (config, http2_config) = with_http2(config, inputs.http2);
     Ok(ServerTls {
         config,
@@ -278,6 +279,7 @@ fn build(
         dynamic,
         client: rules,
         context,
+        unbound,
         inquiry: status::inquiry(conf, way, inputs.verify_client)?,
         staples,
         rejects: inputs.rejects,
@@ -408,7 +410,7 @@ fn clients(
         let list = found.load(conf_dir, "certificate", pem::certificates)?;
         for (index, _) in list.iter().enumerate().filter(|(_, one)| !has_usable_key(one)) {
             let which = format!("certificate {} of \"{}\"", index + 1, found.text);
-            let message = "has a kind of key that is not supported, such as P-521: what it has signed is not accepted";
+            let message = "has a kind of key that is not supported, such as Ed448: what it has signed is not accepted";
             diagnostics.warn(found.span, format!("{which} {message}"));
         }
         Ok(list)

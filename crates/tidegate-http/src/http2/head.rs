@@ -204,12 +204,15 @@ impl HeadText {
         if !has_all {
             return Err(Malformed::Incomplete);
         }
-        if !self.method.iter().all(|&byte| is_token(byte)) {
+        let is_right = self.method.iter().all(|&byte| is_token(byte))
+            && (is_connect && self.scheme.is_empty() || is_scheme(&self.scheme))
+            && is_authority(&self.authority);
+        if !is_right {
             return Err(Malformed::Pseudo);
         }
         let target = if is_connect && self.path.is_empty() { &self.authority } else { &self.path };
-        let is_authority = is_connect && self.path.is_empty();
-        if !(is_authority && target.iter().all(|&byte| is_graphic(byte)) || is_target(target)) {
+        let names_authority = is_connect && self.path.is_empty();
+        if !(names_authority && target.iter().all(|&byte| is_graphic(byte)) || is_target(target)) {
             return Err(Malformed::Pseudo);
         }
         let text = &mut self.text;
@@ -250,6 +253,18 @@ impl HeadText {
 /// than a target.
 fn is_target(bytes: &[u8]) -> bool {
     (bytes.starts_with(b"/") || bytes == b"*") && bytes.iter().all(|&byte| is_graphic(byte))
+}
+
+/// Source: RFC 3986, section 3.1.
+fn is_scheme(bytes: &[u8]) -> bool {
+    let is_in_scheme = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
+    bytes.first().is_some_and(u8::is_ascii_alphabetic) && bytes.iter().all(is_in_scheme)
+}
+
+/// Whether these bytes can be a host with its port. The name of a user must not stand there (RFC 9113, section 8.3.1), nor what would end it
+/// in a URI (RFC 3986, section 3.2).
+fn is_authority(bytes: &[u8]) -> bool {
+    !bytes.iter().any(|byte| b"@/?#\\".contains(byte))
 }
 
 fn is_graphic(byte: u8) -> bool {
@@ -375,6 +390,12 @@ mod tests {
             check(&[(":method", "GET"), (":scheme", "http"), (":path", path)], Err(malformed));
         }
         check(&[(":method", "GET / HTTP/1.1"), (":scheme", "http"), (":path", "/")], Err(Malformed::Pseudo));
+        for scheme in ["http ", " http", "1http", "h\ttp", "http:"] {
+            check(&[(":method", "GET"), (":scheme", scheme), (":path", "/")], Err(Malformed::Pseudo));
+        }
+        for authority in ["user@host", "user:pass@host", "host/path", "host?x", "host#x", "a\\b"] {
+            check(&[&GET[..3], &[(":authority", authority)]].concat(), Err(Malformed::Pseudo));
+        }
         check_more(&[(":path", "/")], Err(Malformed::Pseudo));
         check_more(&[(":status", "200")], Err(Malformed::Pseudo));
         check_more(&[("a", "b"), (":protocol", "websocket")], Err(Malformed::Pseudo));

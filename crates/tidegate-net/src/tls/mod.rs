@@ -39,7 +39,7 @@ pub(crate) use parked::ParkedTls;
 use self::{
     early::Early,
     gone::{forget_unsent, is_done_for, is_gone},
-    records::{Listener, Records},
+    records::{FirstBytes, Listener, Records},
 };
 
 use crate::stream::Stream;
@@ -81,11 +81,18 @@ impl Wake for Both {
     }
 }
 
+/// A client's first message that is coming.
+#[derive(Default)]
+struct Opening {
+    acceptor: Acceptor,
+    first: FirstBytes,
+}
+
 enum State {
     /// Bytes pass as they are: before the handshake, or because the client does not begin one.
     Plain,
     /// A part of the client's first message has come.
-    Hello(Box<Acceptor>),
+    Hello(Box<Opening>),
     /// The client's first message, for which settings are being looked for.
     Greeted(Box<Accepted>),
     /// A connection that has its settings.
@@ -199,11 +206,13 @@ impl TlsStream {
                     HANDSHAKE => *state = State::Hello(Box::default()),
                     _ => return Poll::Ready(Ok(false)),
                 },
-                State::Hello(acceptor) => {
+                State::Hello(opening) => {
+                    let Opening { acceptor, first } = &mut **opening;
                     ready!(self.poll_records(cx, prefix, |records| {
+                        let mut records = first.of(records);
                         match &mut *self.heard.borrow_mut() {
-                            None => acceptor.read_tls(records),
-                            Some(heard) => acceptor.read_tls(&mut Listener { records, heard }),
+                            None => acceptor.read_tls(&mut records),
+                            Some(heard) => acceptor.read_tls(&mut Listener { records: &mut records, heard }),
                         }
                     }))?;
                     match acceptor.accept() {
@@ -211,7 +220,11 @@ impl TlsStream {
                         Ok(Some(accepted)) => *state = State::Greeted(Box::new(accepted)),
                         Err((error, mut alert)) => {
                             // The client may have gone: then nobody misses the alert.
-                            let _ = alert.write_all(&mut Records(&self.socket));
+                            let Some((error, alert)) = alerts::of_old_version(first.version(), &error) else {
+                                let _ = alert.write_all(&mut Records(&self.socket));
+                                return Poll::Ready(Err(HandshakeError::Tls(error)));
+                            };
+                            let _ = Records(&self.socket).write_all(&alert);
                             return Poll::Ready(Err(HandshakeError::Tls(error)));
                         }
                     }

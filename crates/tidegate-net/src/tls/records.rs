@@ -18,6 +18,38 @@ impl Read for Listener<'_> {
     }
 }
 
+/// Bytes that come ahead of the version in a client's first message, and that: the heads of the record and the message.
+const FIRST_BYTES: usize = 11;
+
+/// What a client begins with, as far as its version.
+#[derive(Default)]
+pub(super) struct FirstBytes(Vec<u8>);
+
+impl FirstBytes {
+    /// Reads records, and keeps what is to be kept.
+    pub(super) fn of<'a>(&'a mut self, records: &'a mut dyn Read) -> impl Read + 'a {
+        Beginning { records, first: &mut self.0 }
+    }
+    /// The version that the client's first message names, which TLS 1.3 has frozen (RFC 8446, section 4.1.2).
+    pub(super) fn version(&self) -> Option<[u8; 2]> {
+        self.0.get(FIRST_BYTES - 2..)?.try_into().ok()
+    }
+}
+
+struct Beginning<'a> {
+    records: &'a mut dyn Read,
+    first: &'a mut Vec<u8>,
+}
+
+impl Read for Beginning<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let count = self.records.read(buf)?;
+        let missing = FIRST_BYTES - self.first.len();
+        self.first.extend_from_slice(&buf[..count.min(missing)]);
+        Ok(count)
+    }
+}
+
 /// A socket that records are read from and written to.
 pub(super) struct Records<'s>(pub(super) &'s Stream);
 

@@ -126,8 +126,8 @@ fn trusted_authorities_are_held_to_what_they_say() {
     check(&[&old, &new], &[&new.signs("leaf", nothing)], Ok(()));
 }
 
-// `openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-521 -nodes -subj /CN=large -outform DER`
-const LARGE: &[u8] = include_bytes!("../../tests/p521.der");
+// `openssl req -x509 -newkey ed448 -nodes -subj /CN=large -outform DER`
+const LARGE: &[u8] = include_bytes!("../../tests/ed448.der");
 
 #[test]
 fn keys_that_nobody_can_verify_by_are_known() {
