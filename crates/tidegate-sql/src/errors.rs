@@ -1,6 +1,10 @@
 //! MySQL's errors: one constructor each, so that number, SQLSTATE and text stand in one place.
 
+mod warning;
+
 use tidegate_rows::ServerError;
+
+pub(crate) use warning::Warning;
 
 /// Number of [`interrupted`].
 pub(crate) const INTERRUPTED: u16 = 1317;
@@ -573,22 +577,6 @@ errors! {
     last_column() = 1090 b"42000" "You can't delete all columns with ALTER TABLE; use DROP TABLE instead";
     /// Read-only after a failed sync.
     read_only() = 1290 b"HY000" "The server cannot execute this statement: a sync of the data directory has failed, restart after checking the disk";
-}
-
-/// Codes of errors that strict mode makes of warnings.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Warning {
-    /// `Note` or `Warning` or `Error`.
-    pub(crate) level: &'static str,
-    pub(crate) code: u16,
-    pub(crate) state: [u8; 5],
-    pub(crate) message: String,
-}
-
-impl From<ServerError> for Warning {
-    fn from(error: ServerError) -> Self {
-        Self { level: "Warning", code: error.code, state: error.sqlstate, message: error.message }
-    }
 }
 
 /// Not MySQL's grammar, in a statement of one line.

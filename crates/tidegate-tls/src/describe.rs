@@ -4,8 +4,8 @@
 
 use std::fmt::Write as _;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use aws_lc_rs::digest;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use crate::x509::{Parts, elements};
 

@@ -107,16 +107,18 @@ impl Check<'_> {
             | Statement::AlterSequence { .. }
             | Statement::DropSequence { .. }
             | Statement::DropProgram { .. } => self.definition(statement),
-            Statement::Event(event) => {
-                self.in_schema(&event.name, Privileges::EVENT)?;
-                event.rename.as_ref().map_or(Ok(()), |name| self.in_schema(name, Privileges::EVENT))
-            }
+            Statement::Event(event) => self.event(&event.name, event.rename.as_ref()),
             // What these take is a privilege on the table, which is not known yet, or none for the definer.
             Statement::CreateTrigger(_)
             | Statement::CreateRoutine(_)
             | Statement::AlterRoutine(_)
             | Statement::Call(_) => Ok(()),
         }
+    }
+
+    fn event(&self, name: &TableName, renamed: Option<&TableName>) -> Res<()> {
+        self.in_schema(name, Privileges::EVENT)?;
+        renamed.map_or(Ok(()), |name| self.in_schema(name, Privileges::EVENT))
     }
 
     fn definition(&self, statement: &Statement) -> Res<()> {

@@ -460,10 +460,7 @@ fn write_on(
                 // Half a statement must not be committed.
                 conn.rollback();
             }
-            for target in targets_of(plan) {
-                // What the file says about AUTO_INCREMENT has been undone too.
-                target.table.state.stored_auto.store(0, Ordering::Release);
-            }
+            forget_stored_auto(plan);
         } else {
             ended.map_err(|error| to_server_error(&error))?;
         }
@@ -474,6 +471,13 @@ fn write_on(
         note_reached(plan, &mut written.touched);
     }
     Ok(written)
+}
+
+/// What the file says about AUTO_INCREMENT has been undone with the statement.
+fn forget_stored_auto(plan: &Plan) {
+    for target in targets_of(plan) {
+        target.table.state.stored_auto.store(0, Ordering::Release);
+    }
 }
 
 /// What a statement has done, with what the file has to say of the numbers of sequences that it has taken.

@@ -489,9 +489,8 @@ impl Translator<'_> {
         })
     }
 
-    /// Whether single rows of a table are heard of when they are deleted, or found by functions.
+    /// Whether single rows of a table are heard of when they are deleted: by triggers, or by functions, which may write.
     fn fires_triggers(&mut self, schema: &Arc<Schema>, table: &Table) -> Res<bool> {
-        // A function may write, and SQLite's own statement is to be the only one then.
         Ok(!self.calls.is_empty() || !self.catalog(schema)?.triggers_of(table.id).is_empty())
     }
 
