@@ -35,7 +35,7 @@ pub struct Counters {
     pub http2_faults: Rare,
     /// HTTP/2 connections that ended since the client made more work than it was worth.
     pub http2_floods: Rare,
-    /// HTTP/2 requests that clients took back before they were answered.
+    /// HTTP/2 requests that clients took back, or made us reset, before they were answered.
     pub http2_resets: AtomicU64,
     /// HTTP/2 requests that were not taken, since their connections had as many as they may have.
     pub http2_refused: AtomicU64,

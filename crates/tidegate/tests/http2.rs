@@ -269,7 +269,7 @@ fn malformed_requests_are_answered_and_reset() {
     check(&mut client, 11, &head(11, "POST", "/echo", &[("content-length", "5")], false), Some(b"less"));
     check(&mut client, 13, &head(13, "POST", "/proxied", &[("content-length", "3")], false), Some(b"more"));
     // A user in front of the host, and a scheme that is none.
-    for (stream, scheme, authority) in [(15, "http", "user@localhost"), (17, "http ", "localhost")] {
+    for (stream, scheme, authority) in [(15, "http", "user@localhost"), (17, "ht tp", "localhost")] {
         let fields = [(":method", "GET"), (":scheme", scheme), (":path", "/proxied"), (":authority", authority)];
         let mut block = Vec::new();
         for (name, value) in fields {

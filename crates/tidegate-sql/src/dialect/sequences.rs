@@ -15,7 +15,7 @@ pub(super) fn begins(parser: &Parser, word: &str) -> bool {
     }
 }
 
-/// A form that [begins](begins) here.
+/// A form that [begins] here.
 pub(super) fn call(parser: &mut Parser, word: &str) -> Parsed {
     let form = match word {
         "NEXT" | "NEXTVAL" => "next_value",
