@@ -19,7 +19,7 @@ use tidegate_tls::{
 use crate::{
     http_challenge,
     issuer::Challenge,
-    key::{KeyError, KeyType},
+    key::KeyType,
     order::{self, Order},
     patience::Later,
 };
@@ -45,12 +45,9 @@ pub(crate) enum IssueError {
     /// The authority does not offer the kind of certificate that is wanted.
     #[error("the issuer has no profile \"{0}\"")]
     Profile(String),
-    /// A request for a certificate cannot be made.
+    /// A key, or a request for a certificate, cannot be made.
     #[error("{0}")]
     Request(#[from] rcgen::Error),
-    /// A key cannot be made.
-    #[error("{0}")]
-    Key(#[from] KeyError),
     /// What came is no certificate for our key.
     #[error("what came is no certificate for our key: {0}")]
     Material(#[from] MaterialError),
@@ -218,7 +215,7 @@ async fn answer<'h>(authorization: &'h mut AuthorizationHandle<'h>, wanted: Chal
 }
 
 /// The certificate that proves a name by a handshake (RFC 8737, section 3).
-fn proof(name: &str, digest: &[u8]) -> Result<(rcgen::Certificate, KeyPair), KeyError> {
+fn proof(name: &str, digest: &[u8]) -> Result<(rcgen::Certificate, KeyPair), rcgen::Error> {
     let key = KeyType::P256.generate()?;
     let mut params = order::params(&[name.to_owned()])?;
     params.custom_extensions.push(CustomExtension::new_acme_identifier(digest));

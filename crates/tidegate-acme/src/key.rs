@@ -1,9 +1,6 @@
 //! Keys of certificates.
 
-use getrandom::SysRng;
-use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384};
-use rsa::pkcs8::EncodePrivateKey as _;
-use rustls::pki_types::PrivatePkcs8KeyDer;
+use rcgen::{Error, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_RSA_SHA256, RsaKeySize};
 
 /// Type of a certificate's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -18,20 +15,6 @@ pub enum KeyType {
     Rsa3072,
     /// RSA of 4096 bits.
     Rsa4096,
-}
-
-/// Why there is no key.
-#[derive(Debug, thiserror::Error)]
-pub enum KeyError {
-    /// RSA's part.
-    #[error("no RSA key can be made: {0}")]
-    Rsa(#[source] rsa::Error),
-    /// The key cannot be written down.
-    #[error("no RSA key can be made: {0}")]
-    Pkcs8(#[source] rsa::pkcs8::Error),
-    /// Nothing can be signed with it.
-    #[error("{0}")]
-    Unusable(#[from] rcgen::Error),
 }
 
 impl KeyType {
@@ -52,23 +35,16 @@ impl KeyType {
     /// Makes a key. For RSA that is the search for two primes, which keeps a thread busy for up to some seconds.
     ///
     /// # Errors
-    /// [`KeyError`]: the system gives no randomness.
-    pub(crate) fn generate(self) -> Result<KeyPair, KeyError> {
+    /// The system gives no randomness.
+    pub(crate) fn generate(self) -> Result<KeyPair, Error> {
         match self {
-            Self::P256 => Ok(KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?),
-            Self::P384 => Ok(KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384)?),
-            Self::Rsa2048 => rsa_key(2048),
-            Self::Rsa3072 => rsa_key(3072),
-            Self::Rsa4096 => rsa_key(4096),
+            Self::P256 => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
+            Self::P384 => KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384),
+            Self::Rsa2048 => KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048),
+            Self::Rsa3072 => KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_3072),
+            Self::Rsa4096 => KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_4096),
         }
     }
-}
-
-/// The library below rustls signs with RSA keys and makes none; the one here makes them and never signs.
-fn rsa_key(bits: usize) -> Result<KeyPair, KeyError> {
-    let key = rsa::PrivateKey::new(&mut SysRng, bits).map_err(KeyError::Rsa)?;
-    let pkcs8 = key.to_pkcs8_der().map_err(KeyError::Pkcs8)?;
-    Ok(KeyPair::try_from(&PrivatePkcs8KeyDer::from(pkcs8.as_bytes()))?)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use tidegate_tls::managed::{Managed, Material};
 
 use crate::{
     issuer::{Issuer, Settings},
-    key::{KeyError, KeyType},
+    key::KeyType,
     store,
 };
 
@@ -45,7 +45,7 @@ impl Order {
     ///
     /// # Errors
     /// A name is none that a certificate could have.
-    pub fn shared(issuer: &Arc<Issuer>, names: &[String], key_type: KeyType) -> Result<Arc<Self>, KeyError> {
+    pub fn shared(issuer: &Arc<Issuer>, names: &[String], key_type: KeyType) -> Result<Arc<Self>, rcgen::Error> {
         static KNOWN: Mutex<Vec<Weak<Order>>> = Mutex::new(Vec::new());
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|order| order.strong_count() > 0);
@@ -163,7 +163,7 @@ pub(crate) fn params(names: &[String]) -> Result<CertificateParams, rcgen::Error
 }
 
 /// A certificate that nobody trusts, so that handshakes come to an end until there is another.
-fn provisional(names: &[String]) -> Result<Material, KeyError> {
+fn provisional(names: &[String]) -> Result<Material, rcgen::Error> {
     let key = KeyType::P256.generate()?;
     let mut params = params(names)?;
     params.distinguished_name.push(DnType::CommonName, "provisional certificate");

@@ -2,7 +2,8 @@
 //! a password over a connection without TLS.
 //!
 //! Only the public operation is needed, and it stands here on `crypto-bigint`, whose arithmetic takes the same time for
-//! every value: the `rsa` crate has no stable release without an open advisory, and `ring` does not encrypt.
+//! every value: the `rsa` crate has no stable release without an open advisory, and AWS-LC refuses keys of less than 2048 bits, which servers
+//! may have.
 //!
 //! Source: RFC 8017, sections 5.1.1, 7.1.1 and B.2.1.
 

@@ -10,12 +10,13 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, Weak},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use tokio::task::{JoinSet, LocalSet};
 
 use crate::{
+    clock::Clock,
     ddl,
     event_queue::EventId,
     parse::program::event::{Event, Schedule, Status},
@@ -51,8 +52,9 @@ fn start(engine: &Weak<EngineInner>, above: &'static Above, number: u64) {
     }
 }
 
+/// The time of the machine's clock, in seconds since 1970.
 fn now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| i64::try_from(time.as_secs()).unwrap_or(i64::MAX))
+    Clock::machine() / 1_000_000
 }
 
 async fn run(weak: Weak<EngineInner>, above: &'static Above, number: u64) {

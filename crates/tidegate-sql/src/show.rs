@@ -163,12 +163,17 @@ fn create_database(core: &mut Core, name: &str, more: bool, sink: &mut dyn Sink)
     rows(core, &["Database", "Create Database"], &[vec![Some(name.to_owned()), Some(text)]], more, sink)
 }
 
+/// What LIKE adds to a condition where it is about this column.
+fn and_like(show: &Show, column: &str, sql: &[u8]) -> String {
+    match &show.like {
+        Some(Pattern::Text(text)) => format!(" AND {column} LIKE {}", span(sql, *text)),
+        _ => String::new(),
+    }
+}
+
 /// SHOW PROCEDURE STATUS and its like, whose LIKE is about the names of the programs.
 fn show_routines(core: &mut Core, show: &Show, kind: &str, sql: &[u8], more: bool, sink: &mut dyn Sink) -> Done {
-    let like = match &show.like {
-        Some(Pattern::Text(text)) => format!(" AND routine_name LIKE {}", span(sql, *text)),
-        _ => String::new(),
-    };
+    let like = and_like(show, "routine_name", sql);
     let query = format!("{} WHERE routine_type = '{kind}'{like}", routines::STATUS);
     filtered(core, &Show { like: None, ..show.clone() }, sql, &query, "1, 2", more, sink)
 }
@@ -183,10 +188,7 @@ fn show_events(
     sink: &mut dyn Sink,
 ) -> Done {
     let schema = schema_name(core, schema)?;
-    let like = match &show.like {
-        Some(Pattern::Text(text)) => format!(" AND event_name LIKE {}", span(sql, *text)),
-        _ => String::new(),
-    };
+    let like = and_like(show, "event_name", sql);
     let query = format!("{} WHERE BINARY event_schema = {}{like}", events::SHOW, mysql_string(&schema));
     filtered(core, &Show { like: None, ..show.clone() }, sql, &query, "2", more, sink)
 }
@@ -202,10 +204,7 @@ fn show_triggers(
 ) -> Done {
     let schema = schema_name(core, schema)?;
     let exactly = if crate::schema::is_virtual(&schema) { "" } else { "BINARY " };
-    let like = match &show.like {
-        Some(Pattern::Text(text)) => format!(" AND event_object_table LIKE {}", span(sql, *text)),
-        _ => String::new(),
-    };
+    let like = and_like(show, "event_object_table", sql);
     let all = triggers::SHOW;
     let query = format!("{all} WHERE {exactly}trigger_schema = {}{like}", mysql_string(&schema));
     filtered(core, &Show { like: None, ..show.clone() }, sql, &query, "", more, sink)

@@ -219,12 +219,13 @@ impl TlsStream {
                         Ok(None) => {}
                         Ok(Some(accepted)) => *state = State::Greeted(Box::new(accepted)),
                         Err((error, mut alert)) => {
+                            let old = alerts::of_old_version(first.version(), &error);
                             // The client may have gone: then nobody misses the alert.
-                            let Some((error, alert)) = alerts::of_old_version(first.version(), &error) else {
-                                let _ = alert.write_all(&mut Records(&self.socket));
-                                return Poll::Ready(Err(HandshakeError::Tls(error)));
+                            let _ = match &old {
+                                Some((_, record)) => Records(&self.socket).write_all(record),
+                                None => alert.write_all(&mut Records(&self.socket)),
                             };
-                            let _ = Records(&self.socket).write_all(&alert);
+                            let error = old.map_or(error, |(error, _)| error);
                             return Poll::Ready(Err(HandshakeError::Tls(error)));
                         }
                     }

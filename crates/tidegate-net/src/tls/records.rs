@@ -23,29 +23,35 @@ const FIRST_BYTES: usize = 11;
 
 /// What a client begins with, as far as its version.
 #[derive(Default)]
-pub(super) struct FirstBytes(Vec<u8>);
+pub(super) struct FirstBytes {
+    bytes: [u8; FIRST_BYTES],
+    len: usize,
+}
 
 impl FirstBytes {
     /// Reads records, and keeps what is to be kept.
     pub(super) fn of<'a>(&'a mut self, records: &'a mut dyn Read) -> impl Read + 'a {
-        Beginning { records, first: &mut self.0 }
+        Beginning { records, first: self }
     }
     /// The version that the client's first message names, which TLS 1.3 has frozen (RFC 8446, section 4.1.2).
     pub(super) fn version(&self) -> Option<[u8; 2]> {
-        self.0.get(FIRST_BYTES - 2..)?.try_into().ok()
+        let [.., major, minor] = self.bytes;
+        (self.len == FIRST_BYTES).then_some([major, minor])
     }
 }
 
 struct Beginning<'a> {
     records: &'a mut dyn Read,
-    first: &'a mut Vec<u8>,
+    first: &'a mut FirstBytes,
 }
 
 impl Read for Beginning<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let count = self.records.read(buf)?;
-        let missing = FIRST_BYTES - self.first.len();
-        self.first.extend_from_slice(&buf[..count.min(missing)]);
+        let FirstBytes { bytes, len } = &mut *self.first;
+        let more = count.min(FIRST_BYTES - *len);
+        bytes[*len..*len + more].copy_from_slice(&buf[..more]);
+        *len += more;
         Ok(count)
     }
 }

@@ -81,11 +81,11 @@ pub(crate) fn store_event(conn: &Conn, new: &NewProgram<'_>, altered: i64) -> Re
     store(conn, new, EVENT, Datum::Null, altered)
 }
 
-/// Gives a procedure or function another text, at a time in microseconds since 1970.
+/// Gives a program another text, at a time in microseconds since 1970.
 ///
 /// # Errors
 /// SQLite's.
-pub(crate) fn alter_routine(conn: &Conn, id: i64, text: &str, now: i64) -> Result<(), SqliteError> {
+pub(crate) fn alter(conn: &Conn, id: i64, text: &str, now: i64) -> Result<(), SqliteError> {
     let mut stmt = conn.prepare("UPDATE tg_program SET text = ?1, position = ?2 WHERE id = ?3")?;
     for (index, value) in [Datum::text(text), Datum::Int(now), Datum::Int(id)].iter().enumerate() {
         stmt.bind(index + 1, value.as_cell())?;

@@ -175,7 +175,7 @@ pub(crate) fn finish(core: &Core, schema: &Arc<Schema>, event: &Event) -> Res<()
             return programs::remove(conn, found.kept.id).map_err(internal);
         }
         let text = Event::text(&event.kept.name, &EventHead { status: Status::Disabled, ..head.clone() });
-        programs::alter_routine(conn, found.kept.id, &text, found.kept.altered).map_err(internal)
+        programs::alter(conn, found.kept.id, &text, found.kept.altered).map_err(internal)
     })
 }
 

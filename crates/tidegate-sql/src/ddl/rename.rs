@@ -27,7 +27,7 @@ pub(super) fn rename(core: &Core, pairs: &[Pair]) -> Res<()> {
     }
     for pair in pairs {
         let schema = schema_of(core, &pair.0)?;
-        if !Arc::ptr_eq(&schema, &schema_of(core, &pair.1)?) {
+        if moves(core, &pair.0, &pair.1)? {
             return Err(errors::unsupported("moving a table to another schema together with other names"));
         }
         check_name(&pair.1.name)?;

@@ -87,7 +87,7 @@ pub(super) fn alter(core: &mut Core, alter: &AlterRoutine) -> Res<()> {
         let routine = named(catalog.routines(), *kind, &name.name).ok_or_else(unknown)?;
         let (signature, _) = routine.read()?;
         let text = with_says(routine, signature, &signature.says.clone().changed(changes));
-        programs::alter_routine(conn, routine.kept.id, &text, now).map_err(internal)
+        programs::alter(conn, routine.kept.id, &text, now).map_err(internal)
     })
 }
 

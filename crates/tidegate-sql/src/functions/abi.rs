@@ -13,7 +13,7 @@ use crate::{
     env, errors,
     store::{
         beneath,
-        conn::{Cell, Conn, SqliteError},
+        conn::{Cell, Conn, SqliteError, give},
         prepared::Prepared,
     },
     task,
@@ -179,27 +179,8 @@ impl Out {
 
     /// Sets any stored value.
     pub(crate) fn cell(&mut self, cell: Cell<'_>) {
-        // SAFETY: the context is valid during the call; SQLite copies text and blobs (TRANSIENT).
-        unsafe {
-            match cell {
-                Cell::Null => ffi::sqlite3_result_null(self.context),
-                Cell::Int(value) => ffi::sqlite3_result_int64(self.context, value),
-                Cell::Real(value) => ffi::sqlite3_result_double(self.context, value),
-                Cell::Text(text) => ffi::sqlite3_result_text64(
-                    self.context,
-                    text.as_ptr().cast(),
-                    text.len() as u64,
-                    ffi::SQLITE_TRANSIENT(),
-                    ffi::SQLITE_UTF8 as u8,
-                ),
-                Cell::Blob(blob) => ffi::sqlite3_result_blob64(
-                    self.context,
-                    blob.as_ptr().cast(),
-                    blob.len() as u64,
-                    ffi::SQLITE_TRANSIENT(),
-                ),
-            }
-        }
+        // SAFETY: the context is valid during the call.
+        unsafe { give(self.context, cell) };
     }
 
     /// Sets a whole number.

@@ -17,7 +17,7 @@ use crate::{
         collation::Collation,
         json::{
             is_valid,
-            path::{BadPath, Last, Path},
+            path::{Last, Path},
             tree::{Broken, Json, Node, Style, escape, parse, unescape},
         },
     },
@@ -316,13 +316,7 @@ fn change(t: &mut Translator<'_>, function: &str, mode: i64, args: &[Ex]) -> Res
 
 #[cold]
 fn broken(broken: Broken, index: usize, function: &str) {
-    let number = index + 1;
-    let error = match broken {
-        Broken::Syntax(at) => errors::json_syntax(number, function, at),
-        Broken::End => errors::json_end(number, function),
-        Broken::Depth(at) => errors::json_depth(crate::value::json::tree::DEPTH_MAX, number, function, at),
-    };
-    env::current(|env| env.warn(error));
+    env::current(|env| env.warn(broken.error(index + 1, function)));
 }
 
 fn read(text: &[u8], index: usize, function: &str) -> Option<Node> {
@@ -335,15 +329,7 @@ fn document(args: &Args<'_>, index: usize, function: &str) -> Option<Node> {
 
 fn path(args: &Args<'_>, index: usize, function: &str) -> Option<Path> {
     let found = Path::parse(args.bytes(index));
-    found
-        .map_err(|BadPath(at)| {
-            let error = match at {
-                Some(at) => errors::json_path_syntax(index + 1, function, at),
-                None => errors::json_path_end(index + 1, function),
-            };
-            env::current(|env| env.warn(error));
-        })
-        .ok()
+    found.map_err(|bad| env::current(|env| env.warn(bad.error(index + 1, function)))).ok()
 }
 
 /// A path that means one place at most.

@@ -15,7 +15,7 @@ use crate::{
     },
     value::{
         Base, Datum, Rep, Val,
-        json::tree::{Broken, DEPTH_MAX, Json, Node, parse, unescape},
+        json::tree::{Json, Node, parse, unescape},
     },
 };
 
@@ -36,11 +36,7 @@ pub(super) fn register(db: *mut libsqlite3_sys::sqlite3) -> Result<(), SqliteErr
 fn rows(spec: &[u8], document: Cell<'_>) -> Res<Rows> {
     let spec = Spec::of(spec)?;
     let (Cell::Text(text) | Cell::Blob(text)) = document else { return Ok(Rows::new()) };
-    let root = parse(text).map_err(|broken| match broken {
-        Broken::Syntax(at) => errors::json_syntax(1, "JSON_TABLE", at),
-        Broken::End => errors::json_end(1, "JSON_TABLE"),
-        Broken::Depth(at) => errors::json_depth(DEPTH_MAX, 1, "JSON_TABLE", at),
-    })?;
+    let root = parse(text).map_err(|broken| broken.error(1, "JSON_TABLE"))?;
     env::current(|env| {
         let mut made = Made { spec: &spec, text, env, rows: Rows::new() };
         made.level(&spec.root, &root, &vec![Datum::Null; spec.columns.len()])?;

@@ -35,6 +35,7 @@ use crate::{
     store::conn::Cell,
     task,
     translate::{
+        calls::may_execute,
         params::{Params, Text},
         returning::Returned,
     },
@@ -90,11 +91,7 @@ pub(super) fn call(
     let shown = format!("{}.{}", schema.name, call.name.name);
     let routine = routine::named(schema.catalog()?.routines(), RoutineKind::Procedure, &call.name.name).cloned();
     let access = core.env.access();
-    if !routine.as_ref().is_some_and(|routine| access.is_definer(routine.kept.definer.as_ref()))
-        && !access.on_routine(&schema.name, RoutineKind::Procedure, &call.name.name).has(Privileges::EXECUTE)
-    {
-        return Err(errors::routine_denied("execute", &access.name.user, &access.name.host, shown).into());
-    }
+    may_execute(Some(&access), &schema, RoutineKind::Procedure, routine.as_deref(), &call.name.name)?;
     let routine = routine.ok_or_else(|| errors::unknown_procedure(&schema.name, &call.name.name))?;
     let (signature, code) = routine.read()?;
     if call.arguments.len() != signature.params.len() {

@@ -171,19 +171,7 @@ pub(super) fn made_table(
             }
         })
         .collect();
-    scope.sources.push(Source {
-        alias,
-        schema: schema.to_owned(),
-        sql_alias: sql_alias.clone(),
-        columns,
-        table: None,
-        home: None,
-        outer: false,
-        single: false,
-        rowid: String::new(),
-        denied: None,
-        row_ids: Some(Vec::new()),
-    });
+    scope.sources.push(Source { schema: schema.to_owned(), ..Source::computed(alias, sql_alias.clone(), columns) });
     let shown: Vec<String> = (1..=names.len()).map(|number| format!("column{number}")).collect();
     // With its LIMIT it stays a table of its own, for which SQLite makes an index where it is joined.
     let sql = format!("(SELECT {} FROM {} LIMIT -1) AS {sql_alias}", shown.join(", "), rows.table());

@@ -13,7 +13,10 @@ use std::{
 use libsqlite3_sys as ffi;
 use tidegate_rows::ServerError;
 
-use super::stmt::{Cell, SqliteError, cell_of, error_of};
+use super::{
+    stmt::{Cell, SqliteError, cell_of, error_of, give},
+    virtual_table::{READ_ONLY, close, disconnect},
+};
 use crate::{errors, task, value::Datum};
 
 /// Rows as the columns of the table have them.
@@ -28,33 +31,19 @@ pub(crate) const COLUMNS_MAX: usize = 128;
 /// The hidden columns behind the others, which stand in brackets.
 const ARGUMENTS: [c_int; 2] = [COLUMNS_MAX as c_int, COLUMNS_MAX as c_int + 1];
 
-/// What SQLite calls. Without `xCreate` no statement can make a table of this kind.
+/// What SQLite calls.
 static MODULE: ffi::sqlite3_module = ffi::sqlite3_module {
-    iVersion: 0,
-    xCreate: None,
     xConnect: Some(connect),
     xBestIndex: Some(best_index),
-    xDisconnect: Some(disconnect),
-    xDestroy: None,
+    xDisconnect: Some(disconnect::<Table>),
     xOpen: Some(open),
-    xClose: Some(close),
+    xClose: Some(close::<Cursor>),
     xFilter: Some(filter),
     xNext: Some(next),
     xEof: Some(eof),
     xColumn: Some(column),
     xRowid: Some(rowid),
-    xUpdate: None,
-    xBegin: None,
-    xSync: None,
-    xCommit: None,
-    xRollback: None,
-    xFindFunction: None,
-    xRename: None,
-    xSavepoint: None,
-    xRelease: None,
-    xRollbackTo: None,
-    xShadowName: None,
-    xIntegrity: None,
+    ..READ_ONLY
 };
 
 /// Makes the table known to a connection.
@@ -106,12 +95,6 @@ unsafe extern "C" fn connect(
     }
 }
 
-unsafe extern "C" fn disconnect(table: *mut ffi::sqlite3_vtab) -> c_int {
-    // SAFETY: the table came from `connect`; SQLite gives it back once.
-    drop(unsafe { Box::from_raw(table.cast::<Table>()) });
-    ffi::SQLITE_OK
-}
-
 unsafe extern "C" fn best_index(_: *mut ffi::sqlite3_vtab, info: *mut ffi::sqlite3_index_info) -> c_int {
     let mut given = 0;
     // SAFETY: SQLite gives a description whose two arrays have as many elements as it says.
@@ -140,12 +123,6 @@ unsafe extern "C" fn open(_: *mut ffi::sqlite3_vtab, cursor: *mut *mut ffi::sqli
     let new = Cursor { base: ffi::sqlite3_vtab_cursor { pVtab: ptr::null_mut() }, rows: Rows::new(), at: 0 };
     // SAFETY: SQLite gives a place for the cursor, which it gives back to `close`.
     unsafe { *cursor = Box::into_raw(Box::new(new)).cast() };
-    ffi::SQLITE_OK
-}
-
-unsafe extern "C" fn close(cursor: *mut ffi::sqlite3_vtab_cursor) -> c_int {
-    // SAFETY: the cursor came from `open`; SQLite gives it back once.
-    drop(unsafe { Box::from_raw(cursor.cast::<Cursor>()) });
     ffi::SQLITE_OK
 }
 
@@ -201,24 +178,8 @@ unsafe extern "C" fn column(
     // SAFETY: as in `filter`.
     let cursor = unsafe { &*cursor.cast::<Cursor>() };
     let value = cursor.rows.get(cursor.at).and_then(|row| row.get(usize::try_from(index).ok()?));
-    // SAFETY: SQLite gives the context of this call, and copies texts and bytes.
-    unsafe {
-        match value.map_or(Cell::Null, Datum::as_cell) {
-            Cell::Null => {}
-            Cell::Int(value) => ffi::sqlite3_result_int64(context, value),
-            Cell::Real(value) => ffi::sqlite3_result_double(context, value),
-            Cell::Text(text) => ffi::sqlite3_result_text64(
-                context,
-                text.as_ptr().cast(),
-                text.len() as u64,
-                ffi::SQLITE_TRANSIENT(),
-                ffi::SQLITE_UTF8 as u8,
-            ),
-            Cell::Blob(blob) => {
-                ffi::sqlite3_result_blob64(context, blob.as_ptr().cast(), blob.len() as u64, ffi::SQLITE_TRANSIENT())
-            }
-        }
-    }
+    // SAFETY: SQLite gives the context of this call.
+    unsafe { give(context, value.map_or(Cell::Null, Datum::as_cell)) };
     ffi::SQLITE_OK
 }
 

@@ -13,7 +13,7 @@ use std::{
 
 use libsqlite3_sys as ffi;
 
-pub(crate) use super::stmt::{Bound, Cell, SqliteError, Step, Stmt, check_file, quote, to_server_error};
+pub(crate) use super::stmt::{Bound, Cell, SqliteError, Step, Stmt, check_file, give, quote, to_server_error};
 use super::{beneath::Beneath, collations, eyes::Eyes, fulltext, made_rows, statistics, stmt::error_of, vfs};
 use crate::task;
 

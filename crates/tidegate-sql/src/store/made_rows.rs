@@ -13,7 +13,10 @@ use std::{
 
 use libsqlite3_sys as ffi;
 
-use super::stmt::{SqliteError, error_of};
+use super::{
+    stmt::{self, SqliteError, error_of, give},
+    virtual_table::{READ_ONLY, close, disconnect},
+};
 
 /// A value in a row.
 #[derive(Debug, Clone)]
@@ -86,33 +89,19 @@ const NAME: &str = "tg_rows";
 /// The hidden column behind the others: the number of the rows, which stands in brackets.
 const NUMBER_COLUMN: c_int = COLUMNS_MAX as c_int;
 
-/// What SQLite calls. Without `xCreate` no statement can make a table of this kind.
+/// What SQLite calls.
 static MODULE: ffi::sqlite3_module = ffi::sqlite3_module {
-    iVersion: 0,
-    xCreate: None,
     xConnect: Some(connect),
     xBestIndex: Some(best_index),
-    xDisconnect: Some(disconnect),
-    xDestroy: None,
+    xDisconnect: Some(disconnect::<ffi::sqlite3_vtab>),
     xOpen: Some(open),
-    xClose: Some(close),
+    xClose: Some(close::<Cursor>),
     xFilter: Some(filter),
     xNext: Some(next),
     xEof: Some(eof),
     xColumn: Some(column),
     xRowid: Some(rowid),
-    xUpdate: None,
-    xBegin: None,
-    xSync: None,
-    xCommit: None,
-    xRollback: None,
-    xFindFunction: None,
-    xRename: None,
-    xSavepoint: None,
-    xRelease: None,
-    xRollbackTo: None,
-    xShadowName: None,
-    xIntegrity: None,
+    ..READ_ONLY
 };
 
 /// Makes the table known to a connection.
@@ -162,12 +151,6 @@ unsafe extern "C" fn connect(
     }
 }
 
-unsafe extern "C" fn disconnect(table: *mut ffi::sqlite3_vtab) -> c_int {
-    // SAFETY: the table came from `connect`; SQLite gives it back once.
-    drop(unsafe { Box::from_raw(table) });
-    ffi::SQLITE_OK
-}
-
 unsafe extern "C" fn best_index(_: *mut ffi::sqlite3_vtab, info: *mut ffi::sqlite3_index_info) -> c_int {
     // SAFETY: SQLite gives a description whose two arrays have as many elements as it says.
     unsafe {
@@ -191,12 +174,6 @@ unsafe extern "C" fn open(_: *mut ffi::sqlite3_vtab, cursor: *mut *mut ffi::sqli
     let new = Cursor { base: ffi::sqlite3_vtab_cursor { pVtab: ptr::null_mut() }, rows: None, at: 0 };
     // SAFETY: SQLite gives a place for the cursor, which it gives back to `close`.
     unsafe { *cursor = Box::into_raw(Box::new(new)).cast() };
-    ffi::SQLITE_OK
-}
-
-unsafe extern "C" fn close(cursor: *mut ffi::sqlite3_vtab_cursor) -> c_int {
-    // SAFETY: the cursor came from `open`; SQLite gives it back once.
-    drop(unsafe { Box::from_raw(cursor.cast::<Cursor>()) });
     ffi::SQLITE_OK
 }
 
@@ -240,20 +217,13 @@ unsafe extern "C" fn column(
     // SAFETY: as in `filter`.
     let cursor = unsafe { &*cursor.cast::<Cursor>() };
     let item = cursor.row().and_then(|row| row.get(usize::try_from(index).ok()?));
-    // SAFETY: SQLite gives the context of this call, and copies the text.
-    unsafe {
-        match item {
-            Some(Item::Int(value)) => ffi::sqlite3_result_int64(context, *value),
-            Some(Item::Text(text)) => ffi::sqlite3_result_text64(
-                context,
-                text.as_ptr().cast(),
-                text.len() as u64,
-                ffi::SQLITE_TRANSIENT(),
-                ffi::SQLITE_UTF8 as u8,
-            ),
-            Some(Item::Null) | None => {}
-        }
-    }
+    let cell = match item {
+        Some(Item::Int(value)) => stmt::Cell::Int(*value),
+        Some(Item::Text(text)) => stmt::Cell::Text(text.as_bytes()),
+        Some(Item::Null) | None => stmt::Cell::Null,
+    };
+    // SAFETY: SQLite gives the context of this call.
+    unsafe { give(context, cell) };
     ffi::SQLITE_OK
 }
 

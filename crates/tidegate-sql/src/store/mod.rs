@@ -23,5 +23,6 @@ pub(crate) mod room;
 pub(crate) mod statistics;
 mod stmt;
 pub(crate) mod vfs;
+mod virtual_table;
 mod wal_index;
 pub(crate) mod writer;

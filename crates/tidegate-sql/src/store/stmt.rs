@@ -300,6 +300,32 @@ pub(super) unsafe fn cell_of<'a>(value: *mut ffi::sqlite3_value) -> Cell<'a> {
     }
 }
 
+/// Gives a value to SQLite, which copies texts and bytes.
+///
+/// # Safety
+/// The context is that of the call which is under way.
+#[inline]
+pub(crate) unsafe fn give(context: *mut ffi::sqlite3_context, cell: Cell<'_>) {
+    // SAFETY: by the contract; SQLite copies what it is given (TRANSIENT).
+    unsafe {
+        match cell {
+            Cell::Null => ffi::sqlite3_result_null(context),
+            Cell::Int(value) => ffi::sqlite3_result_int64(context, value),
+            Cell::Real(value) => ffi::sqlite3_result_double(context, value),
+            Cell::Text(text) => ffi::sqlite3_result_text64(
+                context,
+                text.as_ptr().cast(),
+                text.len() as u64,
+                ffi::SQLITE_TRANSIENT(),
+                ffi::SQLITE_UTF8 as u8,
+            ),
+            Cell::Blob(blob) => {
+                ffi::sqlite3_result_blob64(context, blob.as_ptr().cast(), blob.len() as u64, ffi::SQLITE_TRANSIENT());
+            }
+        }
+    }
+}
+
 /// # Safety
 /// `ptr` is null or points to `len` bytes that outlive `'a`.
 unsafe fn bytes<'a>(ptr: *const u8, len: c_int) -> &'a [u8] {

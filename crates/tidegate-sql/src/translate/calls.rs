@@ -131,7 +131,10 @@ pub(super) fn head(
 }
 
 /// Whether somebody may call a routine, for whom one that is not there is a secret.
-fn may_execute(
+///
+/// # Errors
+/// 1370
+pub(crate) fn may_execute(
     access: Option<&Access>,
     schema: &Schema,
     kind: RoutineKind,

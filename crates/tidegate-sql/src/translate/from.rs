@@ -217,19 +217,8 @@ impl Translator<'_> {
             let ids = ids.into_iter().enumerate();
             ids.map(|(index, table)| (table, format!("{sql_alias}.l{index}"))).collect()
         });
-        scope.sources.push(Source {
-            alias: alias.to_owned(),
-            schema: String::new(),
-            sql_alias: sql_alias.clone(),
-            columns,
-            table: None,
-            home: None,
-            outer: false,
-            single: rel.single,
-            rowid: String::new(),
-            denied: None,
-            row_ids,
-        });
+        let computed = Source::computed(alias.to_owned(), sql_alias.clone(), columns);
+        scope.sources.push(Source { single: rel.single, row_ids, ..computed });
         Ok(format!("({}) AS {sql_alias}", rel.sql))
     }
 
@@ -242,19 +231,8 @@ impl Translator<'_> {
                 self.effects.note_both();
             }
             let sql_alias = self.alias("a");
-            scope.sources.push(Source {
-                alias: alias.unwrap_or_else(|| name.name.clone()),
-                schema: String::new(),
-                sql_alias: sql_alias.clone(),
-                columns: cte.columns,
-                table: None,
-                home: None,
-                outer: false,
-                single: false,
-                rowid: String::new(),
-                denied: None,
-                row_ids: Some(Vec::new()),
-            });
+            let alias = alias.unwrap_or_else(|| name.name.clone());
+            scope.sources.push(Source::computed(alias, sql_alias.clone(), cte.columns));
             return Ok(format!("{} AS {sql_alias}", cte.sql));
         }
         let schema_name = name.schema.as_deref().or(self.session.inputs.virtual_schema);

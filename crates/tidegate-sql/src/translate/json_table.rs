@@ -171,10 +171,7 @@ fn string_of(value: &ValueWithSpan) -> String {
 /// A path as it is written.
 fn path_of(value: &ValueWithSpan) -> Res<Path> {
     let text = string_of(value);
-    Path::parse(text.as_bytes()).map_err(|bad| match bad.0 {
-        Some(at) => errors::json_path_syntax(2, "JSON_TABLE", at),
-        None => errors::json_path_end(2, "JSON_TABLE"),
-    })
+    Path::parse(text.as_bytes()).map_err(|bad| bad.error(2, "JSON_TABLE"))
 }
 
 fn otherwise(clause: Option<&JsonTableColumnErrorHandling>) -> Otherwise {
@@ -213,19 +210,7 @@ impl Translator<'_> {
             .columns
             .iter()
             .map(|known| SourceColumn { coercibility: Coercibility::Column, ..SourceColumn::stored(&known.column) });
-        scope.sources.push(Source {
-            alias: alias.name.value.clone(),
-            schema: String::new(),
-            sql_alias: sql_alias.clone(),
-            columns: columns.collect(),
-            table: None,
-            home: None,
-            outer: false,
-            single: false,
-            rowid: String::new(),
-            denied: None,
-            row_ids: Some(Vec::new()),
-        });
+        scope.sources.push(Source::computed(alias.name.value.clone(), sql_alias.clone(), columns.collect()));
         Ok(format!("tg_json_table({}, {document}) AS {sql_alias}", quote(&text)))
     }
 

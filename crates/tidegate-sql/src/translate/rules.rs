@@ -151,19 +151,8 @@ fn rule(session: &Session<'_>, table: &Table, kind: RuleKind, text: &str) -> Res
     let alias = translator.alias("a");
     let columns =
         table.columns.iter().map(|column| SourceColumn { nullable: true, ..SourceColumn::stored(column) }).collect();
-    let source = Source {
-        denied: None,
-        alias: table.name.clone(),
-        schema: session.schema.map_or_else(String::new, |schema| schema.name.clone()),
-        sql_alias: alias.clone(),
-        columns,
-        table: None,
-        home: None,
-        outer: false,
-        single: false,
-        rowid: String::new(),
-        row_ids: Some(Vec::new()),
-    };
+    let schema = session.schema.map_or_else(String::new, |schema| schema.name.clone());
+    let source = Source { schema, ..Source::computed(table.name.clone(), alias.clone(), columns) };
     let scope = Scope { sources: vec![source], clause, ..Scope::default() };
     let ex = translator.expr(&expr, &scope)?;
     let owner = match &kind {

@@ -146,6 +146,23 @@ impl SourceColumn {
 }
 
 impl Source {
+    /// A table of rows that are computed, all of which may be read.
+    pub(crate) fn computed(alias: String, sql_alias: String, columns: Vec<SourceColumn>) -> Self {
+        Self {
+            alias,
+            schema: String::new(),
+            sql_alias,
+            columns,
+            table: None,
+            home: None,
+            outer: false,
+            single: false,
+            rowid: String::new(),
+            row_ids: Some(Vec::new()),
+            denied: None,
+        }
+    }
+
     /// The row id in SQLite's text.
     pub(crate) fn rowid_text(&self) -> String {
         format!("{}.{}", self.sql_alias, self.rowid)

@@ -81,12 +81,12 @@ fn dump_schema(client: &mut Client, out: &mut impl Write) -> Result<(), Failure>
         writeln!(out, "\nDROP VIEW IF EXISTS {view};\nCREATE VIEW {view} AS SELECT {};", columns.join(", "))?;
     }
     // Views may call functions.
-    for (kind, word) in [("FUNCTION", " FUNCTION "), ("PROCEDURE", " PROCEDURE ")] {
-        dump_routines(client, kind, word, out)?;
+    for kind in ["FUNCTION", "PROCEDURE"] {
+        dump_routines(client, kind, out)?;
     }
     for view in names("VIEW") {
         let create = second_of(client, &format!("SHOW CREATE VIEW {view}"))?;
-        let create = create.find(" VIEW ").map_or(create.clone(), |at| format!("CREATE{}", &create[at..]));
+        let create = without_definer(&create, " VIEW ");
         writeln!(out, "\nDROP VIEW IF EXISTS {view};\n{create};")?;
     }
     dump_triggers(client, out)?;
@@ -95,12 +95,12 @@ fn dump_schema(client: &mut Client, out: &mut impl Write) -> Result<(), Failure>
 }
 
 /// Writes the procedures or functions of the current schema, each to be made by its own `sql_mode`.
-fn dump_routines(client: &mut Client, kind: &str, word: &str, out: &mut impl Write) -> Result<(), Failure> {
+fn dump_routines(client: &mut Client, kind: &str, out: &mut impl Write) -> Result<(), Failure> {
     for shown in client.rows(&format!("SHOW {kind} STATUS WHERE Db = DATABASE()"))? {
         let Some(routine) = shown.get(1).map(|routine| name(routine)) else { continue };
         let rows = client.rows(&format!("SHOW CREATE {kind} {routine}"))?;
         let Some([_, mode, create, ..]) = rows.first().map(Vec::as_slice) else { continue };
-        let create = create.find(word).map_or(create.clone(), |at| format!("CREATE{}", &create[at..]));
+        let create = without_definer(create, &format!(" {kind} "));
         writeln!(out, "\nDROP {kind} IF EXISTS {routine};\nSET sql_mode = '{mode}';\nDELIMITER ;;\n{create};;")?;
         writeln!(out, "DELIMITER ;\nSET sql_mode = 'NO_AUTO_VALUE_ON_ZERO';")?;
     }
@@ -113,7 +113,7 @@ fn dump_triggers(client: &mut Client, out: &mut impl Write) -> Result<(), Failur
         let Some(trigger) = shown.first().map(|trigger| name(trigger)) else { continue };
         let rows = client.rows(&format!("SHOW CREATE TRIGGER {trigger}"))?;
         let Some([_, mode, create, ..]) = rows.first().map(Vec::as_slice) else { continue };
-        let create = create.find(" TRIGGER ").map_or(create.clone(), |at| format!("CREATE{}", &create[at..]));
+        let create = without_definer(create, " TRIGGER ");
         writeln!(out, "\nDROP TRIGGER IF EXISTS {trigger};\nSET sql_mode = '{mode}';\nDELIMITER ;;\n{create};;")?;
         writeln!(out, "DELIMITER ;\nSET sql_mode = 'NO_AUTO_VALUE_ON_ZERO';")?;
     }
@@ -126,12 +126,17 @@ fn dump_events(client: &mut Client, out: &mut impl Write) -> Result<(), Failure>
         let Some(event) = shown.get(1).map(|event| name(event)) else { continue };
         let rows = client.rows(&format!("SHOW CREATE EVENT {event}"))?;
         let Some([_, mode, zone, create, ..]) = rows.first().map(Vec::as_slice) else { continue };
-        let create = create.find(" EVENT ").map_or(create.clone(), |at| format!("CREATE{}", &create[at..]));
+        let create = without_definer(create, " EVENT ");
         writeln!(out, "\nDROP EVENT IF EXISTS {event};\nSET sql_mode = '{mode}', time_zone = '{zone}';")?;
         writeln!(out, "DELIMITER ;;\n{create};;\nDELIMITER ;")?;
         writeln!(out, "SET sql_mode = 'NO_AUTO_VALUE_ON_ZERO', time_zone = '+00:00';")?;
     }
     Ok(())
+}
+
+/// A statement that makes something of a kind, without what stands between CREATE and the kind: whoever imports it is its definer.
+fn without_definer(create: &str, kind: &str) -> String {
+    create.find(kind).map_or_else(|| create.to_owned(), |at| format!("CREATE{}", &create[at..]))
 }
 
 fn second_of(client: &mut Client, sql: &str) -> Result<String, Failure> {

@@ -24,7 +24,10 @@ use super::{
 };
 use crate::{
     errors,
-    store::stmt::{Cell, SqliteError, Step, Stmt, cell_of, error_of, to_server_error},
+    store::{
+        stmt::{Cell, SqliteError, Step, Stmt, cell_of, error_of, to_server_error},
+        virtual_table::{READ_ONLY, close, disconnect},
+    },
     task,
     value::collation::Collation,
 };
@@ -160,33 +163,19 @@ unsafe fn found(db: *mut ffi::sqlite3, values: &[*mut ffi::sqlite3_value]) -> Re
 /// Arguments that say what is searched for, and where.
 const ARGUMENTS: c_int = 5;
 
-/// What SQLite calls. Without `xCreate` no statement can make a table of this kind.
+/// What SQLite calls.
 static MODULE: ffi::sqlite3_module = ffi::sqlite3_module {
-    iVersion: 0,
-    xCreate: None,
     xConnect: Some(connect),
     xBestIndex: Some(best_index),
-    xDisconnect: Some(disconnect),
-    xDestroy: None,
+    xDisconnect: Some(disconnect::<Table>),
     xOpen: Some(open),
-    xClose: Some(close),
+    xClose: Some(close::<Cursor>),
     xFilter: Some(filter),
     xNext: Some(next),
     xEof: Some(eof),
     xColumn: Some(column),
     xRowid: Some(rowid),
-    xUpdate: None,
-    xBegin: None,
-    xSync: None,
-    xCommit: None,
-    xRollback: None,
-    xFindFunction: None,
-    xRename: None,
-    xSavepoint: None,
-    xRelease: None,
-    xRollbackTo: None,
-    xShadowName: None,
-    xIntegrity: None,
+    ..READ_ONLY
 };
 
 /// Makes the table and the function known to a connection.
@@ -252,12 +241,6 @@ unsafe extern "C" fn connect(
     }
 }
 
-unsafe extern "C" fn disconnect(table: *mut ffi::sqlite3_vtab) -> c_int {
-    // SAFETY: the table came from `connect`; SQLite gives it back once.
-    drop(unsafe { Box::from_raw(table.cast::<Table>()) });
-    ffi::SQLITE_OK
-}
-
 unsafe extern "C" fn best_index(_: *mut ffi::sqlite3_vtab, info: *mut ffi::sqlite3_index_info) -> c_int {
     let mut given = 0;
     // SAFETY: SQLite gives a description whose two arrays have as many elements as it says.
@@ -282,12 +265,6 @@ unsafe extern "C" fn open(_: *mut ffi::sqlite3_vtab, cursor: *mut *mut ffi::sqli
     let new = Cursor { base: ffi::sqlite3_vtab_cursor { pVtab: ptr::null_mut() }, found: Rc::default(), at: 0 };
     // SAFETY: SQLite gives a place for the cursor, which it gives back to `close`.
     unsafe { *cursor = Box::into_raw(Box::new(new)).cast() };
-    ffi::SQLITE_OK
-}
-
-unsafe extern "C" fn close(cursor: *mut ffi::sqlite3_vtab_cursor) -> c_int {
-    // SAFETY: the cursor came from `open`; SQLite gives it back once.
-    drop(unsafe { Box::from_raw(cursor.cast::<Cursor>()) });
     ffi::SQLITE_OK
 }
 

@@ -1,6 +1,9 @@
 //! Paths into JSON: `$.key[0]`, with MariaDB's `*`, `**`, `last`, negative indexes and ranges.
 
+use tidegate_rows::ServerError;
+
 use super::tree::{Json, Node, same_key};
+use crate::errors;
 
 /// One step.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +32,18 @@ pub(crate) struct Path {
 
 /// The path cannot be read from a byte on, counted from 1; `None` if it ends too early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct BadPath(pub(crate) Option<usize>);
+pub(crate) struct BadPath(Option<usize>);
+
+impl BadPath {
+    /// What a function says of an argument, whose number counts from 1.
+    #[cold]
+    pub(crate) fn error(self, argument: usize, function: &str) -> ServerError {
+        match self.0 {
+            Some(at) => errors::json_path_syntax(argument, function, at),
+            None => errors::json_path_end(argument, function),
+        }
+    }
+}
 
 struct Reader<'a> {
     text: &'a [u8],

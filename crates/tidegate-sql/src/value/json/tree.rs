@@ -2,6 +2,10 @@
 
 use std::cmp::Ordering;
 
+use tidegate_rows::ServerError;
+
+use crate::errors;
+
 /// Arrays and objects inside of each other, as MariaDB allows.
 pub(crate) const DEPTH_MAX: usize = 32;
 
@@ -43,6 +47,18 @@ pub(crate) enum Broken {
     Syntax(usize),
     End,
     Depth(usize),
+}
+
+impl Broken {
+    /// What a function says of an argument, whose number counts from 1.
+    #[cold]
+    pub(crate) fn error(self, argument: usize, function: &str) -> ServerError {
+        match self {
+            Self::Syntax(at) => errors::json_syntax(argument, function, at),
+            Self::End => errors::json_end(argument, function),
+            Self::Depth(at) => errors::json_depth(DEPTH_MAX, argument, function, at),
+        }
+    }
 }
 
 struct Reader<'a> {
