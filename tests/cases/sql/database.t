@@ -227,3 +227,22 @@ GET /
 --- response_body_like: here
 --- error_log_like
 \[crit\].*html/closed/data.*who may not enter ".*html/closed"; write "user root;" at the top of the configuration
+
+
+=== TEST 11: what fills a new schema may take longer than other statements
+--- tidegate_only
+--- main_config
+database { path data; statement_time_max 50ms; schema test init=init.sql; }
+--- user_files
+>>> ../init.sql
+create table t (a int);
+do sleep(0.2);
+insert into t values (7);
+--- http_config
+upstream db { drizzle_server embedded dbname=test; }
+--- config
+location / { drizzle_query "select @@max_statement_time > 0 as is_limited"; drizzle_pass db; rds_json on; }
+--- request
+GET /
+--- response_body chomp
+[{"is_limited":1}]
