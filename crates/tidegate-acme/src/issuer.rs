@@ -4,7 +4,7 @@ use std::{
     fmt,
     fs::File,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
@@ -12,7 +12,7 @@ use instant_acme::{Account, AccountCredentials, ExternalAccountKey, Key, NewAcco
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use sha2::{Digest as _, Sha256};
 use tidegate_net::{
-    log::{Level, note},
+    log::{Level, SysError, note},
     resolver::Resolver,
 };
 use tidegate_tls::{
@@ -78,6 +78,8 @@ pub struct Issuer {
     settings: Settings,
     store: Option<Store>,
     account: tokio::sync::Mutex<Option<Account>>,
+    /// Credentials of the account that could not be written.
+    unwritten: Mutex<Option<String>>,
     patience: Patience,
 }
 
@@ -136,8 +138,9 @@ impl Issuer {
             return issuer;
         }
         let store = settings.state_path.clone().map(Store::new);
+        let account = tokio::sync::Mutex::new(None);
         let issuer =
-            Arc::new(Self { settings, store, account: tokio::sync::Mutex::new(None), patience: Patience::default() });
+            Arc::new(Self { settings, store, account, unwritten: Mutex::default(), patience: Patience::default() });
         known.push(Arc::downgrade(&issuer));
         issuer
     }
@@ -172,6 +175,7 @@ impl Issuer {
         let mut known = self.account.lock().await;
         if known.as_ref().is_some_and(|known| known.id() == account.id()) {
             *known = None;
+            *self.unwritten() = None;
         }
         let Some(store) = &self.store else { return };
         let _lock = self.lock_account().await;
@@ -255,13 +259,34 @@ impl Issuer {
         };
         let (account, credentials) = http.create(&new, settings.uri.clone(), external.as_ref()).await?;
         note(Level::Notice, format_args!("acme issuer \"{}\": account {}", settings.name, account.id()));
-        if let Some(store) = &self.store
-            && let Ok(text) = serde_json::to_string(&credentials)
-            && let Err(error) = store.write(&self.account_file(), &text)
-        {
-            self.warn(format_args!("the account cannot be kept: {error}"));
+        if let Ok(text) = serde_json::to_string(&credentials) {
+            self.keep_credentials(text);
         }
         Ok(account)
+    }
+
+    fn unwritten(&self) -> MutexGuard<'_, Option<String>> {
+        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn keep_credentials(&self, text: String) {
+        let Some(store) = &self.store else { return };
+        *self.unwritten() = store.write(&self.account_file(), &text).err().map(|error| {
+            self.warn(format_args!("the account cannot be kept {}, which is tried again", SysError(&error)));
+            text
+        });
+    }
+
+    /// Writes what could not be written before, unless another process has done so for itself. Answers whether nothing is left.
+    pub(crate) fn write_again(&self) -> bool {
+        let mut unwritten = self.unwritten();
+        if let (Some(store), Some(text)) = (&self.store, &*unwritten) {
+            let file = self.account_file();
+            if matches!(store.read(&file), Ok(Some(_))) || store.write(&file, text).is_ok() {
+                *unwritten = None;
+            }
+        }
+        unwritten.is_none()
     }
 
     fn http(&self) -> Result<Box<dyn instant_acme::HttpClient>, IssueError> {

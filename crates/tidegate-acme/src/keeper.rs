@@ -50,6 +50,9 @@ const ADVICE_PAUSE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// The same, after it could not be asked.
 const ADVICE_PAUSE_FAILED: Duration = Duration::from_secs(6 * 3600);
 
+/// How often writing what could not be written is tried again.
+const WRITE_PAUSE: Duration = Duration::from_secs(60);
+
 /// How long another process's work is waited for.
 const OTHERS_WORK: Duration = Duration::from_secs(5);
 
@@ -112,7 +115,8 @@ async fn tend(order: Weak<Order>, turns: Arc<Semaphore>) {
     loop {
         let Some(order) = order.upgrade() else { return };
         let Ok(turn) = turns.acquire().await else { return };
-        let pause = work(&order, &mut standing).await.min(SLEEP_MAX);
+        let pause = work(&order, &mut standing).await;
+        let pause = pause.min(if order.write_again() { SLEEP_MAX } else { WRITE_PAUSE });
         drop((turn, order));
         sleep(pause).await;
     }

@@ -1,7 +1,7 @@
 //! A certificate that the configuration asks for, and what there is of it.
 
 use std::{
-    fmt,
+    fmt, io,
     net::IpAddr,
     path::PathBuf,
     sync::{
@@ -12,7 +12,7 @@ use std::{
 
 use rcgen::{CertificateParams, DistinguishedName, DnType};
 use sha2::{Digest as _, Sha256};
-use tidegate_net::log::{Level, note};
+use tidegate_net::log::{Level, SysError, note};
 use tidegate_tls::managed::{Managed, Material};
 
 use crate::{
@@ -30,6 +30,8 @@ pub struct Order {
     key_type: KeyType,
     managed: Arc<Managed>,
     is_kept: AtomicBool,
+    /// The certificate of the moment has come, and could not be written.
+    is_unwritten: AtomicBool,
 }
 
 /// Prints the names.
@@ -62,6 +64,7 @@ impl Order {
             key_type,
             managed,
             is_kept: AtomicBool::new(false),
+            is_unwritten: AtomicBool::new(false),
         });
         order.adopt_stored();
         known.push(Arc::downgrade(&order));
@@ -132,6 +135,7 @@ impl Order {
                 let current = self.managed.current();
                 if current.is_provisional || begin(&stored) > begin(&current) {
                     self.managed.replace(stored);
+                    self.is_unwritten.store(false, Ordering::Relaxed);
                 }
             }
             Err(error) => {
@@ -142,12 +146,29 @@ impl Order {
 
     /// Shows a certificate from now on, and keeps it.
     pub(crate) fn accept(&self, next: Material) {
-        if let Some(store) = self.issuer.store()
-            && let Err(error) = store.write(&self.file_name(), &format!("{}{}", next.key, next.chain))
-        {
-            note(Level::Error, format_args!("the certificate for {self} cannot be kept: {error}"));
+        let written = self.write(&next);
+        self.is_unwritten.store(written.is_err(), Ordering::Relaxed);
+        if let Err(error) = written {
+            note(
+                Level::Error,
+                format_args!("the certificate for {self} cannot be kept {}, which is tried again", SysError(&error)),
+            );
         }
         self.managed.replace(next);
+    }
+
+    /// Writes what could not be written before, the account too: a disk that was full may have room now. Answers whether nothing is left.
+    pub(crate) fn write_again(&self) -> bool {
+        if self.is_unwritten.load(Ordering::Relaxed) && self.write(&self.managed.current()).is_ok() {
+            self.is_unwritten.store(false, Ordering::Relaxed);
+            note(Level::Notice, format_args!("the certificate for {self} is kept now"));
+        }
+        self.issuer.write_again() && !self.is_unwritten.load(Ordering::Relaxed)
+    }
+
+    fn write(&self, material: &Material) -> io::Result<()> {
+        let Some(store) = self.issuer.store() else { return Ok(()) };
+        store.write(&self.file_name(), &format!("{}{}", material.key, material.chain))
     }
 }
 
@@ -190,7 +211,10 @@ pub(crate) fn challenge_name(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::issuer::Challenge;
 
     #[test]
     fn addresses_are_asked_for_by_their_names() {
@@ -198,6 +222,44 @@ mod tests {
         assert_eq!(challenge_name("127.0.0.1"), "1.0.0.127.in-addr.arpa");
         let six = "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa";
         assert_eq!(challenge_name("2001:db8::1"), six);
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_written_when_it_can_be() {
+        let directory = std::env::temp_dir().join(format!("tidegate-acme-order-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&directory);
+        // No directory can be made where a file stands, and nothing be written, as on a disk that is full.
+        std::fs::write(&directory, "").expect("written");
+        let issuer = Issuer::shared(Settings {
+            name: "one".to_owned(),
+            uri: "https://localhost/".to_owned(),
+            account_key: None,
+            challenge: Challenge::Http01,
+            contacts: Vec::new(),
+            external_account: None,
+            profile: None,
+            trusted: None,
+            verify: true,
+            state_path: Some(directory.clone()),
+            accepts_terms: true,
+            resolver: None,
+            resolver_timeout: Duration::from_secs(1),
+        });
+        let names = ["one.test".to_owned()];
+        let order = Order::shared(&issuer, &names, KeyType::P256).expect("an order");
+        assert!(order.write_again(), "a provisional certificate is not kept");
+        order.accept(Material { is_provisional: false, ..provisional(&names).expect("made") });
+        issuer.keep_credentials("{}".to_owned());
+        assert!(!order.write_again());
+        assert!(!order.managed().current().is_provisional, "it is shown all the same");
+        std::fs::remove_file(&directory).expect("removed");
+        assert!(order.write_again());
+        let stored = std::fs::read_to_string(order.path().expect("a directory")).expect("a file");
+        assert!(stored.ends_with(&order.managed().current().chain));
+        let names: Vec<_> =
+            std::fs::read_dir(&directory).expect("a directory").map(|e| e.expect("read").file_name()).collect();
+        assert_eq!(names.len(), 2, "the certificate and the account: {names:?}");
+        std::fs::remove_dir_all(directory).expect("removed");
     }
 
     #[test]
