@@ -175,6 +175,10 @@ impl OutputQueue {
     pub(crate) fn is_small(&self) -> bool {
         self.queue.is_empty()
     }
+    /// Whether all that waits can be written at once.
+    pub(crate) fn is_one_write(&self) -> bool {
+        self.is_small() && self.room() >= self.len()
+    }
     /// Whether writing stopped because others should have their turn, not because the socket is full.
     pub(crate) fn take_turn_end(&mut self) -> bool {
         std::mem::take(&mut self.turn_ended)

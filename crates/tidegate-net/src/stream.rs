@@ -118,11 +118,8 @@ impl Stream {
         if let Stream::Tls(stream) = self {
             return stream.try_peek();
         }
-        self.try_peek_byte().map(|byte| byte.is_some())
-    }
-    /// The next byte on the socket, which may be one of TLS; `None` at the end of the input.
-    pub(crate) fn try_peek_byte(&self) -> io::Result<Option<u8>> {
         on_socket!(self, socket => socket.try_io(Interest::READABLE, || peek(socket.as_fd())), closed())
+            .map(|byte| byte.is_some())
     }
     /// Looks, as [`try_peek`](Self::try_peek), but asks the socket itself: what came since the last turn of the event
     /// loop counts too.
@@ -234,6 +231,13 @@ impl Stream {
     #[inline]
     pub fn has_unsent(&self) -> bool {
         if let Stream::Tls(stream) = self { stream.has_unsent() } else { false }
+    }
+    /// Says that the next write is the last one. Where its protocol has a word for the end ([`say_farewell`](Self::say_farewell)), that leaves
+    /// with it if the write is taken whole: a packet of its own costs as much as the response.
+    pub fn write_is_last(&self) {
+        if let Stream::Tls(stream) = self {
+            stream.write_is_last();
+        }
     }
     /// Tells a client that what it got is complete, where its protocol has a word for that: TLS.
     pub fn say_farewell(&self) {

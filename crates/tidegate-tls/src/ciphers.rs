@@ -205,7 +205,7 @@ impl Choice {
         if self == &Choice::default() {
             return crate::provider();
         }
-        let mut provider = aws_lc_rs::default_provider();
+        let mut provider = CryptoProvider::clone(&crate::provider());
         if let Some(suites) = &self.suites {
             let all = provider.cipher_suites.clone();
             let is_tls13 = |suite: &SupportedCipherSuite| suite.tls13().is_some();

@@ -14,6 +14,7 @@
 //! - [`versions`], [`ciphers`]: what may be spoken; [`summary`]: what is spoken, for the log
 //! - [`pem`]: certificates and keys as files have them
 //! - `powers`: what a certificate allows its key; `chain`: certificates that the library does not follow
+//! - `suites`: the suites of TLS 1.3; `hkdf`: keys of a connection, derived in less time; `records`: kept in less memory
 //! - `crl`, `x509`: lists of what is revoked, and what they and certificates are made of
 
 #![forbid(unsafe_code)]
@@ -28,12 +29,15 @@ mod crl;
 pub mod describe;
 pub mod failure;
 pub mod hello;
+mod hkdf;
 pub mod managed;
 pub mod ocsp;
 pub mod pem;
 mod powers;
+mod records;
 pub mod server;
 pub mod sessions;
+mod suites;
 pub mod summary;
 pub mod tickets;
 pub mod verify;
@@ -47,7 +51,14 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 /// The cryptography of the whole program.
 pub fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: std::sync::OnceLock<Arc<CryptoProvider>> = std::sync::OnceLock::new();
-    PROVIDER.get_or_init(|| Arc::new(aws_lc_rs::default_provider())).clone()
+    let new = || {
+        let mut provider = aws_lc_rs::default_provider();
+        for suite in &mut provider.cipher_suites {
+            *suite = suites::with_our_parts(*suite);
+        }
+        Arc::new(provider)
+    };
+    PROVIDER.get_or_init(new).clone()
 }
 
 /// Something that many share. The same content counts as the same thing, wherever it was read.

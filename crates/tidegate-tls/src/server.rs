@@ -43,7 +43,7 @@ impl ClientRules {
     pub fn verify(&self, chain: &[CertificateDer<'_>]) -> Result<(), VerifyError> {
         let Some((end_entity, intermediates)) = chain.split_first() else { return Err(VerifyError::Unspecified) };
         let verified = self.rules.verify(end_entity, intermediates, Side::Client, UnixTime::now());
-        verified.map_err(|error| error.of_all_faults(intermediates))
+        verified.map_err(|error| self.rules.last_fault(error, end_entity, intermediates))
     }
 
     /// As [`verify`](Self::verify). Answers the way to a trusted certificate.
@@ -53,7 +53,7 @@ impl ClientRules {
     pub fn verify_with_links(&self, chain: &[CertificateDer<'_>]) -> Result<Vec<Link>, VerifyError> {
         let Some((end_entity, intermediates)) = chain.split_first() else { return Err(VerifyError::Unspecified) };
         let verified = self.rules.verify_with_links(end_entity, intermediates, Side::Client, UnixTime::now());
-        verified.map_err(|error| error.of_all_faults(intermediates))
+        verified.map_err(|error| self.rules.last_fault(error, end_entity, intermediates))
     }
 }
 

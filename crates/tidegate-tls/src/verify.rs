@@ -291,6 +291,28 @@ impl Rules {
         Ok(links)
     }
 
+    /// As [`VerifyError::of_all_faults`], where the purpose of a certificate that comes alone is wrong too: OpenSSL looks at that before it misses the
+    /// issuer's key.
+    pub(crate) fn last_fault(
+        &self,
+        error: VerifyError,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+    ) -> VerifyError {
+        let is_alone = intermediates.is_empty() && !self.knows_issuer(end_entity);
+        match error {
+            VerifyError::Purpose if is_alone => VerifyError::FirstUnverified,
+            other => other.of_all_faults(intermediates),
+        }
+    }
+
+    /// Whether a certificate is here that has the name of the issuer of `certificate`, or that names itself.
+    fn knows_issuer(&self, certificate: &CertificateDer<'_>) -> bool {
+        let Some(parts) = Parts::of(certificate) else { return false };
+        let is_issuer = |one: &CertificateDer<'_>| Parts::of(one).is_some_and(|one| one.subject == parts.issuer);
+        parts.is_self_issued() || self.trusted.iter().chain(&self.links).any(is_issuer)
+    }
+
     /// Verifies a certificate, and tells the way where that is `wanted`.
     fn find(
         &self,

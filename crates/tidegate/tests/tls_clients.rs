@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, ServerName, pem::PemObject};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
@@ -99,10 +99,21 @@ fn identity(authority: &Authority, common_name: &str) -> Identity {
 }
 
 /// A certificate that is good from the beginning of one year to that of another.
-fn identity_for((from, until): (i32, i32), authority: &Authority, common_name: &str) -> Identity {
+fn identity_for(years: (i32, i32), authority: &Authority, common_name: &str) -> Identity {
+    identity_with(years, authority, common_name, &[])
+}
+
+/// As [`identity_for`], good for these purposes alone, if there are any.
+fn identity_with(
+    (from, until): (i32, i32),
+    authority: &Authority,
+    common_name: &str,
+    purposes: &[ExtendedKeyUsagePurpose],
+) -> Identity {
     let key = KeyPair::generate().expect("a key");
     let mut params = CertificateParams::new(Vec::new()).expect("no names");
     [params.not_before, params.not_after] = [from, until].map(|year| rcgen::date_time_ymd(year, 1, 1));
+    params.extended_key_usages = purposes.to_vec();
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::OrganizationName, "Tide, Inc");
     params.distinguished_name.push(DnType::CommonName, common_name);
@@ -148,6 +159,24 @@ fn each_way_of_asking() {
     assert!(support::get(gate.site.port, "/").expect("an answer").ends_with("\r\n\r\n[]"));
     gate.site.wait_for_log("client sent no required SSL certificate while reading client request headers");
     gate.site.wait_for_log("client SSL certificate verify error: (21:unable to verify the first certificate)");
+    gate.site.quit();
+}
+
+#[test]
+fn a_certificate_for_servers_is_none_for_clients() {
+    let mut gate = Gate::start("");
+    let ask = |authority: &Authority, server: &str| {
+        let identity = identity_with((1975, 4096), authority, "alice", &[ExtendedKeyUsagePurpose::ServerAuth]);
+        gate.ask(&gate.client(&identity, &[&TLS13]), server, server)
+    };
+    let stranger = Authority::named("stranger");
+    for server in ["on.test", "any.test"] {
+        assert_eq!(ask(&gate.clients, server), "403 495 FAILED:unsuitable certificate purpose");
+    }
+    assert_eq!(ask(&stranger, "on.test"), "403 495 FAILED:unable to verify the first certificate");
+    // Any authority will do, and that its key is not known is the last fault.
+    let accepted = "200 FAILED:unable to verify the first certificate|CN=alice,O=Tide\\, Inc|CN=stranger|.";
+    assert_eq!(ask(&stranger, "any.test"), accepted);
     gate.site.quit();
 }
 

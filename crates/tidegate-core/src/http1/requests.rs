@@ -171,6 +171,9 @@ fn give_up_head(conn: &Connection, req: &Rc<Request>, cause: &Cause) {
 
 /// Ends a connection with its last response.
 async fn end(conn: &Rc<Connection>, req: Rc<Request>) -> Next {
+    if conn.output.borrow().is_one_write() {
+        conn.stream.write_is_last();
+    }
     let flushed = !conn.is_broken() && conn.flush(send_timeout_ms(&req)).await.is_ok();
     match conn.send_errno.take() {
         0 => {}

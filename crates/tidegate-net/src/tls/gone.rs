@@ -1,11 +1,12 @@
-//! A peer that is gone when the handshake has told all that counts.
+//! What a server says at the end of a handshake when all that counts was told, perhaps to a peer that is gone.
 
 use std::io;
 
 use rustls::{Connection, ProtocolVersion};
 
-/// Whether all that a server still has to say is what the client may do without: the tickets of TLS 1.3.
-pub(super) fn is_done_for(conn: &Connection) -> bool {
+/// Whether all that a server still has to say is what the client may do without: the tickets of TLS 1.3. The rest of the handshake was sent
+/// ahead of the client's last message.
+pub(super) fn has_no_more_than_tickets(conn: &Connection) -> bool {
     matches!(conn, Connection::Server(_))
         && !conn.is_handshaking()
         && conn.protocol_version() == Some(ProtocolVersion::TLSv1_3)

@@ -9,15 +9,16 @@
 //! - T3: what a client sends ahead of the end of its handshake ([early data](TlsStream::is_early)) is read before all else, and counts
 //!   as plain text: the handshake goes on below, while the stream is read.
 //!
+//! - T4: the tickets at the end of a handshake wait for the first response, and leave in one packet with it; or ahead of the first wait for
+//!   input. The farewell leaves with the [last write](TlsStream::write_is_last).
+//!
 //! A client may speak without TLS: the stream then passes everything through, and its owner decides what to answer.
 
 use std::{
-    cell::RefCell,
-    fs::File,
-    io::{self, BufRead as _, IoSlice, Read, Write},
-    os::unix::fs::FileExt as _,
+    cell::{Cell, RefCell},
+    io::{self, BufRead as _, Read, Write},
     sync::Arc,
-    task::{Context, Poll, Wake, Waker, ready},
+    task::{Context, Poll, Waker, ready},
 };
 
 use bytes::BufMut;
@@ -29,6 +30,7 @@ use rustls::{
 mod alerts;
 mod early;
 mod gone;
+mod output;
 mod parked;
 mod records;
 #[cfg(test)]
@@ -38,11 +40,11 @@ pub(crate) use parked::ParkedTls;
 
 use self::{
     early::Early,
-    gone::{forget_unsent, is_done_for, is_gone},
+    gone::{forget_unsent, has_no_more_than_tickets, is_gone},
     records::{FirstBytes, Listener, Records},
 };
 
-use crate::stream::Stream;
+use crate::{buffers, stream::Stream};
 
 /// Records of one connection that wait for its socket, in bytes.
 ///
@@ -51,11 +53,6 @@ pub const TLS_BUFFER_BYTES_MAX: usize = 64 << 10;
 
 /// First byte of a handshake record (RFC 8446, section 5.1).
 const HANDSHAKE: u8 = 0x16;
-
-thread_local! {
-    /// Where parts of files are encrypted from.
-    static FILE_PART: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
 
 /// A socket that TLS is, or is to be, spoken on.
 #[derive(Debug)]
@@ -69,16 +66,10 @@ pub struct TlsStream {
     heard: RefCell<Option<Vec<u8>>>,
     /// Early data that waits to be read; see T3.
     early: RefCell<Early>,
-}
-
-/// Wakes two tasks, or one twice.
-struct Both(Waker, Waker);
-
-impl Wake for Both {
-    fn wake(self: Arc<Self>) {
-        self.0.wake_by_ref();
-        self.1.wake_by_ref();
-    }
+    /// Nothing waits to be sent but tickets; see T4.
+    has_tickets: Cell<bool>,
+    /// The next write is the last one.
+    is_last: Cell<bool>,
 }
 
 /// A client's first message that is coming.
@@ -143,29 +134,32 @@ impl From<io::Error> for HandshakeError {
 }
 
 impl TlsStream {
-    /// The server's side; [`poll_handshake`](Self::poll_handshake) comes next.
-    pub(crate) fn accepting(socket: Stream) -> Self {
+    fn new(socket: Stream, state: State) -> Self {
         TlsStream {
             socket,
-            state: RefCell::new(State::Plain),
+            state: RefCell::new(state),
             writer: RefCell::default(),
             heard: RefCell::default(),
             early: RefCell::default(),
+            has_tickets: Cell::new(false),
+            is_last: Cell::new(false),
         }
+    }
+    /// The server's side; [`poll_handshake`](Self::poll_handshake) comes next.
+    pub(crate) fn accepting(socket: Stream) -> Self {
+        Self::new(socket, State::Plain)
     }
     /// The client's side; [`poll_connect`](Self::poll_connect) comes next.
     pub(crate) fn connecting(socket: Stream, conn: ClientConnection) -> Self {
-        let state = RefCell::new(State::Open(Box::new(Connection::Client(conn))));
-        TlsStream { socket, state, writer: RefCell::default(), heard: RefCell::default(), early: RefCell::default() }
+        Self::new(socket, State::Open(Box::new(Connection::Client(conn))))
     }
     /// A connection that was parked.
     pub(crate) fn resuming(socket: Stream, parked: ParkedTls) -> Self {
-        let state = RefCell::new(State::Open(parked.into_connection()));
-        TlsStream { socket, state, writer: RefCell::default(), heard: RefCell::default(), early: RefCell::default() }
+        Self::new(socket, State::Open(parked.into_connection()))
     }
     /// The socket and what must not be forgotten; `None` without a connection that has its settings.
     pub(crate) fn park(self) -> (Stream, Option<ParkedTls>) {
-        let TlsStream { socket, state, writer: _, heard: _, early: _ } = self;
+        let TlsStream { socket, state, writer: _, heard: _, early: _, has_tickets: _, is_last: _ } = self;
         match state.into_inner() {
             State::Open(conn) => (socket, Some(ParkedTls::of(conn))),
             State::Plain | State::Hello(_) | State::Greeted(_) => (socket, None),
@@ -194,7 +188,7 @@ impl TlsStream {
     }
 
     /// Reads the client's first message. `prefix` are bytes that were read already; those of TLS are taken out. Answers
-    /// `false` for a client that begins with anything else: its bytes then pass as they are.
+    /// `false` for a client that begins with anything else: `prefix` has its first bytes, and the rest pass as they are.
     ///
     /// # Errors
     /// [`HandshakeError`]; the client was told then, as far as its socket took it.
@@ -369,10 +363,11 @@ impl TlsStream {
         loop {
             // Behind the client's first message there may be more already.
             self.process(conn)?;
-            match ready!(self.poll_send(cx, conn)) {
-                Err(error) if is_done_for(conn) && is_gone(&error) => forget_unsent(conn),
-                sent => sent?,
+            if has_no_more_than_tickets(conn) {
+                self.has_tickets.set(conn.wants_write());
+                return Poll::Ready(Ok(()));
             }
+            ready!(self.poll_send(cx, conn))?;
             if !conn.is_handshaking() || self.early.borrow().is_any {
                 return Poll::Ready(Ok(()));
             }
@@ -390,16 +385,19 @@ impl TlsStream {
         Ok(())
     }
 
-    /// The first byte that the client says, left where it is.
-    fn poll_first_byte(&self, cx: &mut Context<'_>, prefix: &[u8]) -> Poll<io::Result<u8>> {
+    /// The first byte that the client says, which is left in `prefix` with what came behind it.
+    fn poll_first_byte(&self, cx: &mut Context<'_>, prefix: &mut Vec<u8>) -> Poll<io::Result<u8>> {
         loop {
             if let Some(first) = prefix.first() {
                 return Poll::Ready(Ok(*first));
             }
             ready!(self.socket.poll_read_ready(cx))?;
-            match self.socket.try_peek_byte() {
-                Ok(Some(first)) => return Poll::Ready(Ok(first)),
-                Ok(None) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            if prefix.capacity() == 0 {
+                *prefix = buffers::take();
+            }
+            match self.socket.try_read_buf(prefix) {
+                Ok(0) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+                Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(error)),
             }
@@ -419,6 +417,9 @@ impl TlsStream {
             } else {
                 let taken = take(&mut prefix.as_slice());
                 prefix.drain(..taken.as_ref().map_or(0, |count| *count));
+                if prefix.is_empty() {
+                    buffers::give(std::mem::take(prefix));
+                }
                 taken
             };
             match taken {
@@ -505,95 +506,27 @@ impl TlsStream {
     /// Meanwhile records that wait leave; see T1.
     pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let State::Open(conn) = &mut *self.state.borrow_mut() else { return self.socket.poll_read_ready(cx) };
+        let has_tickets = self.has_tickets.get();
+        if has_tickets {
+            match self.fill(conn) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.has_tickets.set(false),
+                result => return Poll::Ready(result),
+            }
+        }
         if conn.wants_write()
             && let Poll::Ready(Err(error)) =
                 self.poll_send(&mut Context::from_waker(&self.with_writer(cx.waker())), conn)
         {
-            return Poll::Ready(Err(error));
+            if !(has_tickets && is_gone(&error)) {
+                return Poll::Ready(Err(error));
+            }
+            forget_unsent(conn);
         }
         loop {
             match self.fill(conn) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(self.socket.poll_read_ready(cx))?,
                 result => return Poll::Ready(result),
             }
-        }
-    }
-
-    /// As [`Stream::poll_write_ready`](crate::stream::Stream::poll_write_ready).
-    pub(crate) fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let ready = self.socket.poll_write_ready(cx);
-        let mut writer = self.writer.borrow_mut();
-        if ready.is_ready() {
-            *writer = None;
-        } else if !writer.as_ref().is_some_and(|writer| writer.will_wake(cx.waker())) {
-            *writer = Some(cx.waker().clone());
-        }
-        ready
-    }
-
-    /// Wakes a reader, and the writer too: the socket wakes only one of those who wait until it takes more.
-    fn with_writer(&self, reader: &Waker) -> Waker {
-        match &*self.writer.borrow() {
-            Some(writer) if !writer.will_wake(reader) => Waker::from(Arc::new(Both(writer.clone(), reader.clone()))),
-            _ => reader.clone(),
-        }
-    }
-
-    /// Sends what waits, then takes plain text from `write`, and sends that too as far as the socket takes it.
-    fn write(
-        &self,
-        plain: impl FnOnce(&Stream) -> io::Result<usize>,
-        secret: impl FnOnce(&mut dyn Write) -> io::Result<usize>,
-    ) -> io::Result<usize> {
-        match &mut *self.state.borrow_mut() {
-            State::Open(conn) => {
-                self.send(conn)?;
-                let taken = secret(&mut conn.writer())?;
-                match self.send(conn) {
-                    Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
-                    _ => Ok(taken),
-                }
-            }
-            State::Plain | State::Hello(_) | State::Greeted(_) => plain(&self.socket),
-        }
-    }
-    /// As [`Stream::try_write_vectored`](crate::stream::Stream::try_write_vectored).
-    pub(crate) fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.write(|socket| socket.try_write_vectored(slices), |writer| writer.write_vectored(slices))
-    }
-    /// As [`Stream::try_sendfile`](crate::stream::Stream::try_sendfile), through memory.
-    pub(crate) fn try_sendfile(&self, file: &File, offset: u64, len: u64) -> io::Result<usize> {
-        let len = usize::try_from(len).unwrap_or(usize::MAX).min(TLS_BUFFER_BYTES_MAX);
-        FILE_PART.with_borrow_mut(|part| {
-            part.resize(TLS_BUFFER_BYTES_MAX, 0);
-            self.try_flush()?;
-            let count = file.read_at(&mut part[..len], offset)?;
-            if count == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            self.try_write_vectored(&[IoSlice::new(&part[..count])])
-        })
-    }
-    /// Sends the records that wait.
-    ///
-    /// # Errors
-    /// `WouldBlock` while some still do.
-    pub(crate) fn try_flush(&self) -> io::Result<()> {
-        match &mut *self.state.borrow_mut() {
-            State::Open(conn) => self.send(conn),
-            State::Plain | State::Hello(_) | State::Greeted(_) => Ok(()),
-        }
-    }
-    /// Whether records wait to be sent.
-    pub(crate) fn has_unsent(&self) -> bool {
-        matches!(&*self.state.borrow(), State::Open(conn) if conn.wants_write())
-    }
-    /// Says that nothing more will be sent. The client can tell that from a connection that was cut.
-    pub(crate) fn say_farewell(&self) {
-        if let State::Open(conn) = &mut *self.state.borrow_mut() {
-            conn.send_close_notify();
-            // A socket that takes nothing now has a client that has stopped reading.
-            let _ = self.send(conn);
         }
     }
 }
