@@ -13,6 +13,8 @@
 //! data: {"number":1849247409000}                                 the list does not go back to the client's last event
 //! ```
 //!
+//! While there is no schema the stream stays open, and says nothing but comments. When it is made it may have anything: `missed`.
+//!
 //! A browser that connects again sends the last `id` as `Last-Event-ID`, and hears what it has missed. The commits are those that
 //! [`tidegate_sql::Listening`] hears of; a slow client has a place in their list, not a queue of its own.
 //!
@@ -36,7 +38,7 @@ use tidegate_rows::{
     json::{TextOptions, append_string},
     number::{append_double, append_int, append_uint, is_json_number},
 };
-use tidegate_sql::{Commit, Heard, Key, KeyValue, Listening, TableKeys};
+use tidegate_sql::{Commit, Engine, Heard, Key, KeyValue, Listening, TableKeys};
 
 use crate::{
     database,
@@ -116,60 +118,144 @@ fn handle(req: &Rc<Request>, tables: &Arc<Tables>) -> Outcome {
     if !matches!(req.method.get(), Method::Get | Method::Head) {
         return Ready::Now(Step::Status(405));
     }
-    let listening = match listen(req, tables) {
-        Ok(listening) => listening,
-        Err(reason) => {
-            req.log(Level::Error, format_args!("sql_events: {reason}"));
-            return Ready::Now(Step::Status(503));
-        }
-    };
+    if let Err(reason) = database::reopen(req.conf())
+        && !database::is_wanted(req.conf())
+    {
+        req.log(Level::Error, format_args!("sql_events: {reason}"));
+        return Ready::Now(Step::Status(503));
+    }
     event_stream::begin(req);
-    let (req, tables) = (Rc::clone(req), Arc::clone(tables));
+    let mut stream = Stream {
+        req: Rc::clone(req),
+        tables: Arc::clone(tables),
+        after: last_event(req),
+        text: b"retry: 1000\n".to_vec(),
+    };
     Ready::later(async move {
-        match tell(&req, listening, &tables).await {
+        match stream.tell().await {
             Ok(()) => Step::Ok,
             Err(Closed) => Step::Close,
         }
     })
 }
 
-/// Begins to listen where the client has stopped.
-fn listen(req: &Request, tables: &Tables) -> Result<Listening, String> {
-    let after = {
-        let head = req.head.borrow();
-        let last = head.fields.get_name(b"last-event-id");
-        // What is no number of a commit comes before all of them.
-        last.map(|id| std::str::from_utf8(id).ok().and_then(|id| id.trim().parse().ok()).unwrap_or(0))
-    };
-    let engine = database::reopen(req.conf())?;
-    let names: Vec<&str> = tables.names.iter().map(String::as_str).collect();
-    let listening = engine.listen(&tables.schema, &names, after).map_err(|error| error.message)?;
-    Ok(if tables.with_keys { listening.with_keys() } else { listening })
+/// The event that the client has heard last. What is no number of a commit comes before all of them.
+fn last_event(req: &Request) -> Option<u64> {
+    let head = req.head.borrow();
+    let last = head.fields.get_name(b"last-event-id");
+    last.map(|id| std::str::from_utf8(id).ok().and_then(|id| id.trim().parse().ok()).unwrap_or(0))
 }
 
-/// Sends events until the client leaves, the worker is to end, or there can be no more commits.
-async fn tell(req: &Rc<Request>, mut listening: Listening, tables: &Tables) -> Result<(), Closed> {
-    let mut text = Vec::new();
-    let _ = write!(text, "retry: 1000\nid: {}\n\n", listening.heard());
-    loop {
-        if req.is_head() {
-            return req.send_end().wait().await;
+/// A response under way.
+struct Stream {
+    req: Rc<Request>,
+    tables: Arc<Tables>,
+    /// The last commit that the client knows.
+    after: Option<u64>,
+    /// What is to be sent next.
+    text: Vec<u8>,
+}
+
+/// What a stream has waited for.
+enum Came<T> {
+    Here(T),
+    /// Nothing for a while: a comment is about to go out.
+    Nothing,
+    /// The response is to end.
+    End,
+}
+
+impl Stream {
+    /// Sends events until the client leaves or the worker is to end. A browser takes any other answer than a stream for the last one,
+    /// so while the schema is away the stream goes on without events.
+    async fn tell(&mut self) -> Result<(), Closed> {
+        let (mut has_begun, mut is_away) = (false, false);
+        loop {
+            // In this order: a schema that is made while this one is looked for is heard of.
+            let engine = database::reopen(self.req.conf());
+            let mut made = engine.as_ref().map(Engine::new_schemas).ok();
+            match engine.and_then(|engine| self.listen(&engine)) {
+                Ok(listening) => {
+                    if !std::mem::replace(&mut has_begun, true) {
+                        let _ = write!(self.text, "id: {}\n\n", listening.heard());
+                    }
+                    is_away = false;
+                    drop(made);
+                    if self.tell_commits(listening).await? {
+                        break;
+                    }
+                }
+                Err(reason) => {
+                    if !std::mem::replace(&mut is_away, true) {
+                        self.req.log(Level::Error, format_args!("sql_events: {reason}; the stream waits"));
+                    }
+                    if !std::mem::replace(&mut has_begun, true) {
+                        self.text.push(b'\n');
+                    }
+                    // Whatever its tables have when it comes is news.
+                    self.after.get_or_insert(0);
+                    let next = async {
+                        match &mut made {
+                            Some(made) => made.next().await,
+                            None => std::future::pending().await,
+                        }
+                    };
+                    if matches!(self.wait(next).await?, Came::End) {
+                        break;
+                    }
+                }
+            }
         }
-        req.send(Chunk::bytes(std::mem::take(&mut text)).and_flush()).wait().await?;
-        req.pace().await?;
-        if worker::is_quitting() {
-            break;
-        }
-        tokio::select! {
-            heard = listening.next() => match heard {
-                Some(heard) => write_event(&heard, tables, &mut text),
-                None => break,
-            },
-            () = req.client.closed() => return Err(Closed),
-            () = tokio::time::sleep(PING) => text.extend_from_slice(b":\n\n"),
+        self.req.send_end().wait().await
+    }
+
+    /// Begins to listen where the client has stopped.
+    fn listen(&self, engine: &Engine) -> Result<Listening, String> {
+        let names: Vec<&str> = self.tables.names.iter().map(String::as_str).collect();
+        let listening = engine.listen(&self.tables.schema, &names, self.after).map_err(|error| error.message)?;
+        Ok(if self.tables.with_keys { listening.with_keys() } else { listening })
+    }
+
+    /// Sends events as long as the schema is there; answers whether the response is to end.
+    async fn tell_commits(&mut self, mut listening: Listening) -> Result<bool, Closed> {
+        loop {
+            match self.wait(listening.next()).await? {
+                Came::Here(Some(heard)) => write_event(&heard, &self.tables, &mut self.text),
+                Came::Here(None) => {
+                    // Whoever has the name next may have anything, also if it has it before this stream looks.
+                    self.after = Some(0);
+                    // A schema whose disk has failed says so a moment later.
+                    tokio::task::yield_now().await;
+                    return Ok(false);
+                }
+                Came::Nothing => {}
+                Came::End => return Ok(true),
+            }
+            self.after = Some(listening.heard());
         }
     }
-    req.send_end().wait().await
+
+    /// Sends what there is, then waits.
+    async fn wait<T>(&mut self, next: impl Future<Output = T>) -> Result<Came<T>, Closed> {
+        if self.req.is_head() {
+            return Ok(Came::End);
+        }
+        if !self.text.is_empty() {
+            self.req.send(Chunk::bytes(std::mem::take(&mut self.text)).and_flush()).wait().await?;
+            self.req.pace().await?;
+        }
+        if worker::is_quitting() {
+            return Ok(Came::End);
+        }
+        tokio::select! {
+            came = next => Ok(Came::Here(came)),
+            () = self.req.client.closed() => Err(Closed),
+            () = tokio::time::sleep(PING) => {
+                self.text.extend_from_slice(b":\n\n");
+                Ok(Came::Nothing)
+            }
+        }
+    }
 }
 
 fn write_event(heard: &Heard, tables: &Tables, out: &mut Vec<u8>) {

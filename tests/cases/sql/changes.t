@@ -74,7 +74,7 @@ true
 === TEST 2: a browser hears of commits, and of those that it has missed
 --- tidegate_only
 --- main_config
-database { path data; schema test init=init.sql; }
+database { path data; schema test init=init.sql; schema other; }
 --- user_files
 >>> ../init.sql
 create table cats (id int primary key);
@@ -82,7 +82,6 @@ create table dogs (id int primary key);
 --- config
 location = /events { sql_events test.cats; }
 location = /all { sql_events test.*; }
-location = /nowhere { sql_events nowhere.cats; }
 location = /main {
     content_by_lua_block {
         local sql = require "tidegate.sql"
@@ -126,11 +125,21 @@ location = /main {
             ngx.say((event(sock):gsub("%d+", "N")))
             sock:close()
         end
-        -- The end of the schema is the end of the response.
+        -- A stream outlives its schema.
+        local other = sql.schema("other")
         sock = connect("/events")
         event(sock)
-        assert(sql.exec("drop database test"))
-        ngx.say(#sock:receive("*a"))
+        assert(other:exec("drop database test"))
+        assert(other:exec("create database test"))
+        ngx.say((event(sock):gsub("%d+", "N")))
+        assert(sql.exec("create table cats (id int primary key)"))
+        assert(sql.exec("insert into cats values (1)"))
+        local last = sql.version("cats")
+        local said
+        repeat
+            said = event(sock)
+        until tonumber(said:match("id: (%d+)")) >= last
+        ngx.say(said == string.format('id: %d data: {"number":%d,"tables":["cats"]}', last, last))
     }
 }
 --- request
@@ -145,7 +154,8 @@ event: missed id: N data: {"number":N}
 event: missed id: N data: {"number":N}
 event: missed id: N data: {"number":N}
 event: missed id: N data: {"number":N}
-0
+event: missed id: N data: {"number":N}
+true
 --- timeout: 30s
 
 
@@ -157,20 +167,20 @@ database { path data; schema test; }
 location = /events { sql_events test.cats; }
 location = /nowhere { sql_events nowhere.cats; }
 --- requests
-GET /nowhere
+HEAD /nowhere
 ~~~
 POST /events
 ~~~
 HEAD /events
---- error_code: 503 405 200
+--- error_code: 200 405 200
 --- response_headers_like
-Content-Type: text/html
+Content-Type: text/event-stream
 ~~~
 Content-Type: text/html
 ~~~
 Content-Type: text/event-stream
 --- error_log
-sql_events: Unknown database 'nowhere'
+sql_events: Unknown database 'nowhere'; the stream waits
 
 
 === TEST 4: keys of changed rows, in Lua and as events
@@ -364,3 +374,54 @@ location / { sql_events test.cats other.dogs; }
 --- must_die
 --- error_log
 another schema than the first in "other.dogs" in "sql_events" directive
+
+
+=== TEST 8: a stream waits for its schema
+--- tidegate_only
+--- main_config
+database { path data; schema test; }
+--- config
+location = /events { sql_events later.cats; }
+location = /main {
+    content_by_lua_block {
+        local sql = require "tidegate.sql"
+        local sock = ngx.socket.tcp()
+        sock:settimeout(20000)
+        assert(sock:connect("127.0.0.1", $TEST_PORT))
+        assert(sock:send("GET /events HTTP/1.0\r\nHost: a\r\n\r\n"))
+        ngx.say(sock:receiveuntil("\r\n\r\n")():match("^HTTP/1.1 %d+"))
+        local event = sock:receiveuntil("\n\n")
+        ngx.say(event())
+        assert(sql.exec("create database another"))
+        assert(sql.exec("create database later"))
+        ngx.say((event():gsub("%d+", "N")))
+        assert(sql.exec("create table later.cats (id int primary key)"))
+        ngx.say((event():gsub("%d+", "N")))
+        assert(sql.exec("insert into later.cats values (1)"))
+        ngx.say((event():gsub("%d+", "N")))
+    }
+}
+--- request
+GET /main
+--- response_body
+HTTP/1.1 200
+retry: 1000
+event: missed
+id: N
+data: {"number":N}
+id: N
+data: {"number":N,"tables":["cats"]}
+id: N
+data: {"number":N,"tables":["cats"]}
+--- timeout: 30s
+
+
+=== TEST 9: without a database there are no events
+--- tidegate_only
+--- config
+location = /events { sql_events test.cats; }
+--- request
+GET /events
+--- error_code: 503
+--- error_log
+sql_events: there is no embedded database

@@ -420,6 +420,11 @@ fn engine_within(config: &Config, handover: Duration) -> Result<Engine, EngineEr
     Ok(conf.engine.get_or_init(|| engine).clone())
 }
 
+/// Whether workers have an engine, or go on trying to open one.
+pub fn is_wanted(config: &Config) -> bool {
+    open_engine(config).is_some() || failure(config).is_some()
+}
+
 fn is_declared(config: &Config) -> bool {
     config.http_conf(&MODULE).declared == Some(true)
 }
