@@ -351,11 +351,12 @@ pub(crate) fn unbroken<R>(work: impl FnOnce() -> R) -> R {
 
 /// Begins the next statement of a batch: whatever slice those before it have used up, its own begins with its first tick, so that
 /// only what takes long itself is interrupted. Between two statements others have their turn when `batch` is used up, which
-/// begins anew then.
-pub(crate) fn next_of_batch(batch: &mut Instant) {
+/// begins anew then; a batch of one has none.
+pub(crate) fn next_of_batch(batch: Option<&mut Instant>) {
     let _ = with_current(|task| {
-        let now = Instant::now();
-        if now.duration_since(*batch) >= BATCH_SLICE {
+        if let Some(batch) = batch
+            && batch.elapsed() >= BATCH_SLICE
+        {
             let _ = block_on(tokio::task::yield_now());
             *batch = Instant::now();
         }

@@ -268,8 +268,8 @@ impl Conn {
     ///
     /// # Errors
     /// SQLite's.
-    pub(crate) fn hold_snapshot(&self) -> Result<(), SqliteError> {
-        self.execute("SELECT 1 FROM tg_meta LIMIT 1")
+    pub(crate) fn hold_snapshot(&mut self) -> Result<(), SqliteError> {
+        self.run_kept("SELECT 1 FROM tg_meta LIMIT 1", std::iter::empty()).map(drop)
     }
 
     /// Starts a transaction that writes. The caller holds the schema's write lock.

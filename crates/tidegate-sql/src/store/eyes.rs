@@ -47,6 +47,9 @@ impl Conn {
     /// Has `watch` told of each row before it changes, until another comes; answers the one until now.
     pub(crate) fn set_watch(&mut self, watch: Option<Box<Watch>>) -> Option<Box<Watch>> {
         let eyes = self.eyes();
+        if watch.is_none() && eyes.watch.is_none() {
+            return None;
+        }
         let mut old = std::mem::replace(&mut eyes.watch, watch);
         if let Some(old) = &mut old {
             eyes.shapes = std::mem::take(&mut old.shapes);

@@ -43,6 +43,8 @@ pub(super) struct Known {
     version: u64,
     pub(super) table: Arc<Table>,
     index: Index,
+    /// No two rows have the same key.
+    identifies: bool,
     /// Positions of the index's columns.
     pub(super) parts: Vec<usize>,
     /// Positions of the open columns.
@@ -88,6 +90,7 @@ impl OpenTable {
         let index = table.indexes.iter().find(is_meant);
         let index = index.ok_or_else(|| errors::unknown_key(&self.index, &self.table))?.clone();
         let parts: Option<Vec<usize>> = index.parts.iter().map(|part| table.position(part.column)).collect();
+        let parts = parts.ok_or_else(|| errors::internal("an index without its columns"))?;
         let column = |name: &String| {
             let found = table.column(name);
             found.map(|(position, _)| position).ok_or_else(|| errors::unknown_column(name, "field list"))
@@ -107,7 +110,8 @@ impl OpenTable {
             schema: Arc::clone(schema),
             pool: Pool::of(schema),
             version,
-            parts: parts.ok_or_else(|| errors::internal("an index without its columns"))?,
+            identifies: index.identifies_rows() && parts.iter().all(|part| !table.columns[*part].nullable),
+            parts,
             index,
             columns,
             filters: self.filters.iter().map(column).collect::<Res<_>>()?,
@@ -175,6 +179,9 @@ impl Known {
         // A key that is too long is an error of the plan.
         let knows_null = |part: usize| self.parts.get(part).is_none_or(|&column| self.knows_null(column));
         words.extend((0..rows.key.len()).map(|part| Given::of(rows, part, knows_null(part)).letter()));
+        if self.finds_one(rows) {
+            words.push('1');
+        }
         if let Some(each) = &rows.each {
             let _ = write!(words, "@{}", each.part);
         }
@@ -374,10 +381,17 @@ impl Known {
         Ok(())
     }
 
+    /// Whether there can be one row at most, which is wanted then: nothing has to count them.
+    fn finds_one(&self, rows: &Rows<'_>) -> bool {
+        let is_whole_key = rows.comparison == Comparison::Equal && rows.key.len() == self.parts.len();
+        self.identifies && is_whole_key && !walks(rows) && rows.limit > 0 && rows.offset == 0
+    }
+
     /// The number of the first parameter of SQLite's behind those of [`feed`](Self::feed) itself.
     fn first_number(&self, rows: &Rows<'_>) -> usize {
         let filters = rows.filters.iter().filter(|filter| !is_null(&filter.value)).count();
-        rows.key.len() + filters + if walks(rows) { 0 } else { 2 } + 1
+        let bounds = if walks(rows) || self.finds_one(rows) { 0 } else { 2 };
+        rows.key.len() + filters + bounds + 1
     }
 
     /// The query that finds a request's rows: these texts of them, with these constants behind its own.
@@ -412,8 +426,12 @@ impl Known {
                 for (_, meets) in filters.drain(..) {
                     ranges.iter_mut().for_each(|range| *range += &format!(" AND {meets}"));
                 }
-                binds.extend([bind(count, Rep::Int), bind(count + 1, Rep::Int)]);
-                format!(" LIMIT ?{} OFFSET ?{}", binds.len() - 1, binds.len())
+                if self.finds_one(rows) {
+                    String::new()
+                } else {
+                    binds.extend([bind(count, Rep::Int), bind(count + 1, Rep::Int)]);
+                    format!(" LIMIT ?{} OFFSET ?{}", binds.len() - 1, binds.len())
+                }
             }
         };
         let walk = walks(rows).then(|| {

@@ -57,9 +57,9 @@ impl Session {
         while !rest.is_empty() {
             let mut outcomes = Vec::new();
             let ran = task::run(&*env, SHOWN, || {
-                let mut slice = Instant::now();
+                let mut slice = (rest.len() > 1).then(Instant::now);
                 while let Some(((open, request), others)) = rest.split_first() {
-                    task::next_of_batch(&mut slice);
+                    task::next_of_batch(slice.as_mut());
                     if task::is_cancelled() {
                         break;
                     }

@@ -106,6 +106,13 @@ async fn rows_are_found_in_the_order_of_the_index() {
                         show(&expected),
                         "{context}, not null"
                     );
+                    for (limit, offset) in [(1, 0), (0, 0), (2, 1)] {
+                        rows = Rows { limit, offset, ..rows };
+                        let part: Vec<Pair> =
+                            expected.iter().copied().skip(offset as usize).take(limit as usize).collect();
+                        let found = ask(&mut session, &s, Request::Find(rows)).await;
+                        assert_eq!(found, show(&part), "{context}, {limit} behind {offset}");
+                    }
                 }
             }
         }
