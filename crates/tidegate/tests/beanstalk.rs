@@ -226,7 +226,14 @@ fn what_is_too_long_is_dropped_and_the_talk_goes_on() {
     (2..=1024).for_each(|count| assert_eq!(client.answer(), format!("WATCHING {count}\r\n")));
     assert_eq!(client.answer(), "OUT_OF_MEMORY\r\n");
     assert_eq!(client.statistic("stats", "max-job-size"), "10");
-    assert_eq!(client.statistic("stats", "cmd-put"), "4");
+    // Texts stay texts for whoever reads YAML.
+    client.check("use 7", "USING 7");
+    client.check("put 1 0 60 1\r\na", "INSERTED 2");
+    assert_eq!(client.statistic("stats-tube 7", "name"), "\"7\"");
+    assert_eq!(client.statistic("stats-job 2", "tube"), "\"7\"");
+    let os = client.statistic("stats", "os");
+    assert!(os.starts_with('"') && os.ends_with('"'), "{os}");
+    assert_eq!(client.statistic("stats", "cmd-put"), "5");
     // Rubbish, of which each line is answered.
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let rubbish: Vec<u8> = std::iter::repeat_with(|| {
@@ -256,14 +263,11 @@ fn what_is_too_long_is_dropped_and_the_talk_goes_on() {
 
 #[test]
 fn a_client_may_have_so_many_jobs_and_no_more() {
-    const JOBS_MAX: usize = 65_536;
-    let server = started("");
+    const JOBS_MAX: usize = 20;
+    let server = started(&format!("beanstalk_jobs_max {JOBS_MAX};"));
     let mut client = server.client();
-    let mut writer = client.0.get_ref().try_clone().expect("another handle");
-    let sending = std::thread::spawn(move || {
-        writer.write_all("put 1 0 6000 1\r\na\r\n".repeat(JOBS_MAX + 1).as_bytes()).expect("sent");
-        writer.write_all("reserve-with-timeout 0\r\n".repeat(JOBS_MAX - 3).as_bytes()).expect("sent");
-    });
+    client.send("put 1 0 6000 1\r\na\r\n".repeat(JOBS_MAX + 1));
+    client.send("reserve-with-timeout 0\r\n".repeat(JOBS_MAX - 3));
     (1..=JOBS_MAX + 1).for_each(|number| assert_eq!(client.answer(), format!("INSERTED {number}\r\n")));
     let given = |client: &mut Client, number| assert_eq!(client.answer(), format!("RESERVED {number} 1\r\na\r\n"));
     (1..=JOBS_MAX - 3).for_each(|number| given(&mut client, number));
@@ -271,12 +275,27 @@ fn a_client_may_have_so_many_jobs_and_no_more() {
     client.send("reserve-with-timeout 0\r\n".repeat(5));
     (JOBS_MAX - 2..=JOBS_MAX).for_each(|number| given(&mut client, number));
     (0..2).for_each(|_| assert_eq!(client.answer(), "OUT_OF_MEMORY\r\n"));
-    sending.join().expect("sent");
     client.check(&format!("reserve-job {}", JOBS_MAX + 1), "OUT_OF_MEMORY");
     client.check("delete 7", "DELETED");
     client.check("reserve-with-timeout 0", &format!("RESERVED {} 1\r\na", JOBS_MAX + 1));
     // The server would wait for whoever has jobs.
     drop(client);
+    server.finish();
+}
+
+#[test]
+fn a_kick_reaches_as_many_jobs_as_it_says() {
+    // More than share a commit.
+    const JOBS: usize = 600;
+    let server = started("");
+    let mut client = server.client();
+    client.send("put 1 3600 60 1\r\na\r\n".repeat(JOBS));
+    (1..=JOBS).for_each(|number| assert_eq!(client.answer(), format!("INSERTED {number}\r\n")));
+    client.check(&format!("kick {}", JOBS - 1), &format!("KICKED {}", JOBS - 1));
+    client.check("peek-delayed", &format!("FOUND {JOBS} 1\r\na"));
+    client.check("kick 4294967295", "KICKED 1");
+    client.check("kick 4294967295", "KICKED 0");
+    assert_eq!(client.statistic("stats-tube default", "current-jobs-ready"), JOBS.to_string());
     server.finish();
 }
 

@@ -17,6 +17,8 @@ const PORT_DEFAULT: u16 = 11300;
 ///
 /// Source: beanstalkd, `-z`.
 const JOB_BYTES_MAX: usize = 65_535;
+/// Jobs that a connection may have at once, where `beanstalk_jobs_max` says nothing: a few hundred bytes each.
+const JOBS_MAX: u64 = 65_536;
 
 /// What the directives of the block say about these ports.
 #[derive(Debug, Default, Clone, Copy)]
@@ -25,18 +27,25 @@ pub(crate) struct Settings {
     pub(crate) job_size_max: Option<usize>,
     /// `beanstalk_drain`
     pub(crate) drain: Option<bool>,
+    /// `beanstalk_jobs_max`
+    pub(crate) jobs_max: Option<u64>,
 }
 
 impl Settings {
     /// Takes what is not said here from the level around it.
     pub(crate) fn inherit(&mut self, parent: &Settings) {
         let child = self;
-        inherit!(child, parent; job_size_max, drain);
+        inherit!(child, parent; job_size_max, drain, jobs_max);
     }
 
     /// Bytes of the largest job.
     pub(crate) fn job_bytes_max(self) -> usize {
         self.job_size_max.unwrap_or(JOB_BYTES_MAX)
+    }
+
+    /// Jobs that a connection may have at once.
+    pub(crate) fn jobs_max(self) -> usize {
+        usize::try_from(self.jobs_max.unwrap_or(JOBS_MAX)).unwrap_or(usize::MAX)
     }
 
     /// Whether jobs are refused.

@@ -228,6 +228,10 @@ pub static BLOCK: Module<Conf> = Module {
             .within(INSIDE)
             .default("65535")
             .doc("Largest job that clients of beanstalkd may put."),
+        Directive::number("beanstalk_jobs_max", |c: &mut Conf| &mut c.beanstalk.jobs_max)
+            .within(INSIDE)
+            .default("65536")
+            .doc("Jobs that a client of beanstalkd may have at once (OUT_OF_MEMORY)."),
         Directive::flag("beanstalk_drain", |c: &mut Conf| &mut c.beanstalk.drain)
             .within(INSIDE)
             .default("off")

@@ -1,17 +1,14 @@
 //! What belongs to a connection: the tubes that it uses and watches, and the jobs that it has.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, atomic::Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use tidegate_net::clock;
-use tidegate_queue::Lease;
 
-use super::tubes::{Common, DEFAULT, Tube, Used, Watched};
+use super::{
+    held::HeldJobs,
+    tubes::{Common, DEFAULT, Used, Watched},
+};
 
-/// Jobs that a connection may have at once.
-pub(super) const JOBS_MAX: usize = 65_536;
 /// Tubes that a connection may watch at once.
 pub(super) const WATCHED_MAX: usize = 1024;
 /// So long before the time of a job is over its client does not wait for others.
@@ -19,21 +16,12 @@ pub(super) const WATCHED_MAX: usize = 1024;
 /// Source: beanstalkd, `doc/protocol.txt`, `DEADLINE_SOON`.
 const SAFETY_MARGIN_MS: u64 = 1000;
 
-/// A job that a connection has.
-pub(super) struct Held {
-    pub(super) lease: Lease,
-    pub(super) tube: Arc<Tube>,
-    pub(super) ttr_ms: u64,
-    /// When its time is over, in milliseconds of [`clock::steady_ms`].
-    pub(super) deadline_ms: u64,
-}
-
 /// A client, counted while it is connected.
 pub(super) struct Client {
     pub(super) common: Arc<Common>,
     pub(super) used: Used,
     pub(super) watched: Vec<Watched>,
-    pub(super) held: HashMap<u64, Held>,
+    pub(super) held: HeldJobs,
     is_producer: bool,
     is_worker: bool,
 }
@@ -47,7 +35,7 @@ impl Client {
             common: common.clone(),
             used: Used::new(tube.clone()),
             watched: vec![Watched::new(tube)],
-            held: HashMap::new(),
+            held: HeldJobs::default(),
             is_producer: false,
             is_worker: false,
         }
@@ -99,7 +87,7 @@ impl Client {
     /// Forgets jobs whose time is over. They are not given back: whoever looks after time has them fail.
     pub(super) fn forget_late(&mut self) {
         let now_ms = clock::steady_ms();
-        for (_, held) in self.held.extract_if(|_, held| held.deadline_ms <= now_ms) {
+        while let Some(held) = self.held.take_late(now_ms) {
             held.lease.keep();
         }
     }
@@ -108,13 +96,13 @@ impl Client {
     pub(super) fn may_wait_ms(&mut self) -> Option<u64> {
         self.forget_late();
         let now_ms = clock::steady_ms();
-        let soonest = self.held.values().map(|held| held.deadline_ms).min();
+        let soonest = self.held.first_deadline_ms();
         soonest.map(|deadline_ms| deadline_ms.saturating_sub(now_ms + SAFETY_MARGIN_MS))
     }
 
     /// How long the client has jobs.
     pub(super) fn holds_ms(&self) -> u64 {
-        let last = self.held.values().map(|held| held.deadline_ms).max();
+        let last = self.held.last_deadline_ms();
         last.map_or(0, |deadline_ms| deadline_ms.saturating_sub(clock::steady_ms()))
     }
 }

@@ -6,7 +6,7 @@ use tidegate_http::beanstalk::{Command, answer, write_job, write_text};
 use tidegate_queue::Place;
 
 use super::{
-    client::{Client, JOBS_MAX},
+    client::Client,
     jobs::{After, Deed, Job, NewJob},
     reserve::hold,
     stats,
@@ -23,6 +23,8 @@ use crate::{
 
 /// Jobs that are looked at or kicked together.
 const TOGETHER_MAX: usize = 256;
+/// Delayed jobs that are looked for together: no index has those of a tube in the order of their times, so that each look is at all.
+const DELAYED_TOGETHER_MAX: usize = 16_384;
 /// How long a job is somebody's that is read or deleted.
 const CLAIM_MS: u64 = 60_000;
 
@@ -78,7 +80,7 @@ impl Desk<'_> {
         let mut answers = vec![answer::NOT_FOUND; ids.len()];
         let (mut settling, mut settled) = (Vec::new(), Vec::new());
         for (at, id) in ids.iter().enumerate() {
-            let Some(held) = self.client.held.get(id) else { continue };
+            let Some(held) = self.client.held.get(*id) else { continue };
             if let Some(own) = self.store.broker().settle(&held.tube.name, held.lease.receipt()) {
                 settling.push(own);
                 settled.push((at, *id));
@@ -89,7 +91,7 @@ impl Desk<'_> {
         }
         for (at, id) in &settled {
             answers[*at] = answer::DELETED;
-            if let Some(held) = self.client.held.remove(id) {
+            if let Some(held) = self.client.held.remove(*id) {
                 held.tube.deletes.fetch_add(1, Ordering::Relaxed);
                 held.lease.keep();
             }
@@ -216,7 +218,7 @@ impl Desk<'_> {
     async fn reserve_job(&mut self, id: u64) -> Result<(), StoreError> {
         self.client.works();
         self.client.forget_late();
-        if self.client.held.len() >= JOBS_MAX {
+        if self.client.held.len() >= self.settings.jobs_max() {
             self.say(answer::OUT_OF_MEMORY);
             return Ok(());
         }
@@ -251,7 +253,7 @@ impl Desk<'_> {
     }
 
     async fn release(&mut self, id: u64, priority: u32, delay_s: u32) -> Result<(), StoreError> {
-        let Some(held) = self.client.held.get(&id) else {
+        let Some(held) = self.client.held.get(id) else {
             self.say(answer::NOT_FOUND);
             return Ok(());
         };
@@ -276,7 +278,7 @@ impl Desk<'_> {
 
     /// The client has a job no more; it has this priority from now on.
     async fn give_up(&mut self, id: u64, deed: Deed, priority: u32) -> Result<After, StoreError> {
-        let Some(held) = self.client.held.get(&id) else { return Ok(After::Nowhere) };
+        let Some(held) = self.client.held.get(id) else { return Ok(After::Nowhere) };
         let tube = held.tube.clone();
         let Some(settling) = self.store.broker().settle(&tube.name, held.lease.receipt()) else {
             return Ok(After::Nowhere);
@@ -288,7 +290,7 @@ impl Desk<'_> {
             After::Delayed => self.store.home.due_changed.notify_one(),
             After::Nowhere | After::Buried | After::Blocked => {}
         }
-        if let Some(held) = self.client.held.remove(&id) {
+        if let Some(held) = self.client.held.remove(id) {
             held.lease.keep();
         }
         Ok(after)
@@ -297,11 +299,9 @@ impl Desk<'_> {
     fn touch(&mut self, id: u64) {
         let now_ms = tidegate_net::clock::steady_ms();
         let broker = self.store.broker();
-        let is_held = self.client.held.get_mut(&id).is_some_and(|held| {
-            held.deadline_ms = now_ms.saturating_add(held.ttr_ms);
-            broker.extend(&held.tube.name, held.lease.receipt(), held.ttr_ms)
-        });
-        if !is_held && let Some(late) = self.client.held.remove(&id) {
+        let renewed = self.client.held.renew(id, now_ms);
+        let is_held = renewed.is_some_and(|held| broker.extend(&held.tube.name, held.lease.receipt(), held.ttr_ms));
+        if !is_held && let Some(late) = self.client.held.remove(id) {
             late.lease.keep();
         }
         self.say(if is_held { answer::TOUCHED } else { answer::NOT_FOUND });
@@ -353,16 +353,19 @@ impl Desk<'_> {
         let mut kicked = 0;
         let is_buried = !self.store.places(&tube.name, DEAD, None, 1).await?.is_empty();
         while left > 0 {
-            let together = left.min(TOGETHER_MAX);
+            let together = left.min(if is_buried { TOGETHER_MAX } else { DELAYED_TOGETHER_MAX });
             let places = match is_buried {
                 true => self.store.places(&tube.name, DEAD, None, together as u64).await?,
                 false => self.store.delayed_jobs(&tube.name, together).await?,
             };
-            if places.is_empty() {
+            for some in places.chunks(TOGETHER_MAX) {
+                kicked += self.kick_all(&tube, some).await?;
+            }
+            left -= places.len();
+            if places.len() < together {
+                // It would not end where others put jobs fast enough.
                 break;
             }
-            kicked += self.kick_all(&tube, &places).await?;
-            left -= places.len();
         }
         self.say_text(&format!("KICKED {kicked}\r\n"));
         Ok(())

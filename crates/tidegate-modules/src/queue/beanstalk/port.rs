@@ -22,13 +22,7 @@ use tidegate_net::{
     worker::Worker,
 };
 
-use super::{
-    client::{Client, JOBS_MAX},
-    commands::Desk,
-    jobs::NewJob,
-    reserve::Reserving,
-    tubes::Common,
-};
+use super::{client::Client, commands::Desk, jobs::NewJob, reserve::Reserving, tubes::Common};
 use crate::{
     database::{self, beanstalk::Settings, guarded},
     queue::{
@@ -528,7 +522,7 @@ impl Line<'_> {
         self.input.drain(..at + bytes);
         client.forget_late();
         // Those beyond what the client may have are answered in their own turn.
-        let count = count.min(JOBS_MAX.saturating_sub(client.held.len()));
+        let count = count.min(self.shared.settings.jobs_max().saturating_sub(client.held.len()));
         if count == 0 {
             self.output.extend_from_slice(answer::OUT_OF_MEMORY);
             return Ok(());

@@ -12,12 +12,7 @@ use tidegate_http::beanstalk::{answer, write_job};
 use tidegate_net::{clock, session::Session, worker::Worker};
 use tidegate_queue::{InLine, Lease, Turn};
 
-use super::{
-    client::{Client, Held},
-    jobs::Job,
-    stats::Counters,
-    tubes::Tube,
-};
+use super::{client::Client, held::Held, jobs::Job, stats::Counters, tubes::Tube};
 use crate::queue::{
     store::{Store, StoreError},
     tables::READY,
@@ -249,7 +244,7 @@ pub(super) fn hold(store: &Store, tube: &Arc<Tube>, lease: Lease, ttr_ms: u64, c
     store.broker().extend(&tube.name, lease.receipt(), ttr_ms);
     let deadline_ms = clock::steady_ms().saturating_add(ttr_ms);
     let held = Held { tube: tube.clone(), ttr_ms, deadline_ms, lease };
-    if let Some(earlier) = client.held.insert(held.lease.message(), held) {
+    if let Some(earlier) = client.held.insert(held) {
         // Its time was over, or it could not have been given again.
         earlier.lease.keep();
     }

@@ -156,6 +156,13 @@ fn line(out: &mut String, name: &str, value: impl std::fmt::Display) {
     let _ = writeln!(out, "{name}: {value}");
 }
 
+/// A text, in quotes as beanstalkd has them since 1.13: a tube may have a name that YAML takes for a number, and what begins with `#` for
+/// nothing at all.
+fn quoted(out: &mut String, name: &str, value: &str) {
+    let value = value.replace('\\', "\\\\").replace('"', "\\\"");
+    line(out, name, format_args!("\"{value}\""));
+}
+
 fn load(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
@@ -190,7 +197,7 @@ fn process(out: &mut String, counters: &Counters, settings: Settings) {
     use nix::sys::{resource, utsname};
     static ID: OnceLock<String> = OnceLock::new();
     line(out, "pid", std::process::id());
-    line(out, "version", concat!("\"1.12.0+tidegate-", env!("CARGO_PKG_VERSION"), '"'));
+    quoted(out, "version", concat!("1.12.0+tidegate-", env!("CARGO_PKG_VERSION")));
     let usage = resource::getrusage(resource::UsageWho::RUSAGE_SELF).ok();
     for (name, time) in [
         ("rusage-utime", usage.as_ref().map(resource::Usage::user_time)),
@@ -214,9 +221,9 @@ fn process(out: &mut String, counters: &Counters, settings: Settings) {
     let names = utsname::uname().ok();
     let text =
         |name: Option<&std::ffi::OsStr>| name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    line(out, "hostname", text(names.as_ref().map(utsname::UtsName::nodename)));
-    line(out, "os", text(names.as_ref().map(utsname::UtsName::version)));
-    line(out, "platform", text(names.as_ref().map(utsname::UtsName::machine)));
+    quoted(out, "hostname", &text(names.as_ref().map(utsname::UtsName::nodename)));
+    quoted(out, "os", &text(names.as_ref().map(utsname::UtsName::version)));
+    quoted(out, "platform", &text(names.as_ref().map(utsname::UtsName::machine)));
 }
 
 /// The answer to `stats-tube`.
@@ -225,7 +232,7 @@ pub(super) fn of_tube(store: &Store, name: &str, tube: Option<&Tube>) -> String 
     let count = |counter: fn(&Tube) -> u64| tube.map_or(0, counter);
     let pause_left_ms = store.home.pauses.left_ms(name);
     let mut out = "---\n".to_owned();
-    line(&mut out, "name", name);
+    quoted(&mut out, "name", name);
     counted.write(&mut out);
     line(&mut out, "total-jobs", count(|tube| load(&tube.jobs_total)));
     line(&mut out, "current-using", count(|tube| tube.using.load(Ordering::Relaxed) as u64));
@@ -255,7 +262,7 @@ pub(super) fn of_job(job: &Job, time_left_ms: Option<u64>, ttr_ms: u64) -> Strin
     };
     let mut out = "---\n".to_owned();
     line(&mut out, "id", job.place.id);
-    line(&mut out, "tube", &job.tube);
+    quoted(&mut out, "tube", &job.tube);
     line(&mut out, "state", state);
     line(&mut out, "pri", job.place.priority);
     line(&mut out, "age", now_ms.saturating_sub(job.published_ms) / 1000);
