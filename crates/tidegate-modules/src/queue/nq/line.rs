@@ -39,9 +39,9 @@ const TOGETHER_MAX: usize = 1000;
 const PLACES_KEPT: usize = 1000;
 /// How often a schema is looked for that is not there, by those who wait for its messages. Of one that `POST post` makes they hear.
 const ABSENT_LOOK: Duration = Duration::from_secs(1);
-/// How long a round may wait for as many as the one before had. Those that a round has answered come back one after the other, often at
-/// once: served one by one each would wait for a commit of the others. Less than half of what a commit takes on a fast disk.
-const GATHER: Duration = Duration::from_micros(200);
+/// How long a round may wait for as many as the one before had, and no longer than half of what that one took. Those that a round has
+/// answered come back one after the other, often at once: served one by one each would wait for a commit of the others.
+const GATHER_MAX: Duration = Duration::from_micros(500);
 
 /// A schema and a queue.
 type Key = (String, String);
@@ -69,6 +69,8 @@ pub(super) enum What {
     Next,
     /// Messages that it has had for too long.
     Again,
+    /// Messages that it has not had, and if there are none those that it has had for too long.
+    Either,
 }
 
 /// A receiver in the line of a queue.
@@ -252,10 +254,10 @@ impl Serving {
         taken
     }
 
-    /// Lets others of the worker have their turn until so many are new, for a short time.
-    async fn gather(&self, count: usize) {
-        let begun = Instant::now();
-        while self.new_count() < count && begun.elapsed() < GATHER {
+    /// Lets others of the worker have their turn until so many are new, for a time that is worth it behind a round that `took` so long.
+    async fn gather(&self, count: usize, took: Duration) {
+        let (begun, time_max) = (Instant::now(), GATHER_MAX.min(took / 2));
+        while self.new_count() < count && begun.elapsed() < time_max {
             tokio::task::yield_now().await;
         }
     }
@@ -270,6 +272,12 @@ impl Serving {
     fn waiting_count(&self) -> usize {
         let lines = lines();
         lines.as_ref().and_then(|lines| lines.get(&self.key)).map_or(0, |line| line.waiting.len())
+    }
+
+    fn is_empty(&self) -> bool {
+        let lines = lines();
+        let line = lines.as_ref().and_then(|lines| lines.get(&self.key));
+        line.is_none_or(|line| line.new.is_empty() && line.waiting.is_empty())
     }
 
     fn new_count(&self) -> usize {
@@ -330,8 +338,14 @@ async fn serve(mut serving: Serving, mut database: Database) {
     let mut all = false;
     let mut is_absent = false;
     let mut places = Places::default();
-    let mut together = 0;
-    while let Some(has_new) = serving.look() {
+    let (mut together, mut took) = (0, Duration::ZERO);
+    loop {
+        if together > 1 && serving.is_empty() {
+            // Those that the last round has answered are about to come back: whoever of them began a new line would be served alone.
+            serving.gather(together, took).await;
+            together = serving.new_count();
+        }
+        let Some(has_new) = serving.look() else { return };
         if listening.is_none() && !is_absent && serving.has_patient() {
             // Ahead of the look: what is committed behind it is heard of.
             match database.listen(&[&table]) {
@@ -349,11 +363,13 @@ async fn serve(mut serving: Serving, mut database: Database) {
         }
         if has_new || all {
             if !all {
-                serving.gather(together).await;
+                serving.gather(together, took).await;
             }
             let asks = serving.take(all);
             (all, together) = (false, asks.len());
+            let begun = Instant::now();
             serve_round(&serving, &mut database, &queue, asks, &mut places).await;
+            took = begun.elapsed();
             continue;
         }
         database.rest();

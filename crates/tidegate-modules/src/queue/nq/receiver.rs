@@ -89,10 +89,12 @@ async fn wait(
         wanted.start = Start::At(last.first().map_or(0, |row| number(row.first())) + 1);
     }
     database.rest();
+    // Of several queues none gives a message again while another one has a new one.
+    let looks: &[What] = if wanted.len() == 1 { &[What::Either] } else { &[What::Next, What::Again] };
     let mut found = Vec::new();
-    for what in [What::Next, What::Again] {
+    for what in looks {
         for (queue, wanted) in &*wanted {
-            let messages = lines.ask(database, queue, what, *wanted).await?;
+            let messages = lines.ask(database, queue, *what, *wanted).await?;
             if !messages.is_empty() {
                 found.push((*queue, messages));
             }

@@ -99,9 +99,12 @@ pub(super) async fn serve(
     // Ahead of the look: whoever changes the table behind this makes another version of it.
     places.begin(database.results_version(queue));
     let mut round = Round { database, tables, asks, served: &mut served, places };
-    let of = |what| (0..asks.len()).filter(|at| asks[*at].what == what).collect::<Vec<_>>();
-    let done = match round.next(of(What::Next)).await {
-        Ok(()) => round.again(&of(What::Again)).await,
+    let next = (0..asks.len()).filter(|at| asks[*at].what != What::Again).collect();
+    let done = match round.next(next).await {
+        Ok(()) => {
+            let again = round.wanting_again();
+            round.again(&again).await
+        }
         failed => failed,
     };
     match done {
@@ -231,6 +234,12 @@ impl Round<'_> {
             };
         }
         Ok(anew)
+    }
+
+    /// Who wants messages that it has had for too long, and is not served yet.
+    fn wanting_again(&self) -> Vec<usize> {
+        let has_none = |at: usize| matches!(&self.served[at], Served::Messages(messages) if messages.is_empty());
+        (0..self.asks.len()).filter(|at| self.asks[*at].what != What::Next && has_none(*at)).collect()
     }
 
     /// Messages that receivers have had for too long without a result: they get them again, as often as they want.
