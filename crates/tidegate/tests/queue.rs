@@ -223,6 +223,72 @@ fn a_message_whose_time_is_over_while_somebody_has_it_is_deleted_when_it_is_give
     finish(site);
 }
 
+#[test]
+fn dead_messages_are_sent_again_and_deleted_by_their_numbers() {
+    let site = started("worker_processes 2;");
+    let port = site.port;
+    let die = |queue: &str, parameters: &str| {
+        let (status, stored) = post(port, &format!("{queue}{parameters}"), "a");
+        assert_eq!(status, 200, "{stored}");
+        let (_, receipt) = only(post(port, &format!("{queue}/pull?lease=5m"), ""));
+        assert_eq!(post(port, &format!("{queue}/refuse?receipt={receipt}"), "").0, 200);
+        stored["id"].as_u64().expect("a number")
+    };
+    for queue in ["jobs", "other"] {
+        assert_eq!(ask(port, "PATCH", &format!("{queue}?attempts_max=1"), "").0, 200);
+    }
+    let key = "?ordering_key=k";
+    let mine = ["", "", key, key, ""].map(|parameters| die("jobs", parameters));
+    let others = die("other", "");
+    let [first, second, third, fourth, fifth] = mine;
+    // Those of another queue are not meant, nor those that there are not.
+    let resend = format!("jobs/dead/resend?id={third}&id={first}&id={third}&id={others}&id=999");
+    assert_eq!(post(port, &resend, ""), (200, json!({"resent": 2})));
+    // One that waits is not dead.
+    let delete = format!("jobs/dead?id={fourth}&id={second}&id={first}&id={others}");
+    assert_eq!(ask(port, "DELETE", &delete, ""), (200, json!({"deleted": 2})));
+    let (_, told) = ask(port, "GET", "jobs", "");
+    assert_eq!((&told["ready"], &told["dead"]), (&json!(2), &json!(1)), "{told}");
+    assert_eq!(ask(port, "GET", "other", "").1["dead"], 1);
+    let (_, pulled) = post(port, "jobs/pull?max=10&lease=5m", "");
+    let ids: Vec<_> = pulled["messages"].as_array().expect("messages").iter().map(|one| one["id"].as_u64()).collect();
+    assert_eq!(ids, [Some(first), Some(third)]);
+    for wrong in ["id=", "id=x", "id=-1", "id=18446744073709551616", "max=1"] {
+        assert_eq!(post(port, &format!("jobs/dead/resend?{wrong}"), "").0, 400, "{wrong}");
+        assert_eq!(ask(port, "DELETE", &format!("jobs/dead?{wrong}"), "").0, 400, "{wrong}");
+    }
+    let many = "id=1&".repeat(1001);
+    assert_eq!(ask(port, "DELETE", &format!("jobs/dead?{many}"), "").0, 400);
+    assert_eq!(ask(port, "GET", "jobs/dead", "").1["messages"][0]["id"], fifth);
+    assert_eq!(ask(port, "DELETE", "jobs/dead", ""), (200, json!({"deleted": 1})));
+    finish(site);
+}
+
+#[test]
+fn an_answer_ends_behind_eight_megabytes_and_the_rest_waits() {
+    let site = started("worker_processes 2;");
+    let port = site.port;
+    assert_eq!(ask(port, "PATCH", "jobs?attempts_max=1", "").0, 200);
+    let large = "a".repeat(1 << 20);
+    (0..20).for_each(|_| assert_eq!(post(port, "jobs", &large).0, 200));
+    let refuse = |pulled: &Value| {
+        let messages = pulled["messages"].as_array().expect("messages");
+        assert_eq!(messages.len(), 8);
+        let receipts: Vec<_> =
+            messages.iter().filter_map(|one| Some(format!("receipt={}", one["receipt"].as_str()?))).collect();
+        let path = format!("jobs/refuse?{}", receipts.join("&"));
+        assert_eq!(post(port, &path, "too large").1, json!({"settled": 8}));
+    };
+    (0..2).for_each(|_| refuse(&post(port, "jobs/pull?max=100&lease=5m", "").1));
+    assert_eq!(post(port, "jobs/pull?max=100&lease=5m", "").1["messages"].as_array().map(Vec::len), Some(4));
+    // So does one that shows dead messages.
+    let (_, dead) = ask(port, "GET", "jobs/dead?max=256", "");
+    let dead = dead["messages"].as_array().expect("messages");
+    assert_eq!(dead.len(), 8);
+    assert!(dead.iter().all(|one| one["reason"] == "too large" && one["body"] == large));
+    finish(site);
+}
+
 /// A flag that is set when this goes.
 struct Raised<'a>(&'a AtomicBool);
 
@@ -346,6 +412,13 @@ fn what_sql_publishes_comes_with_its_transaction_or_not_at_all() {
     eventually("the outbox is empty", || {
         (post(port, "shop", "SELECT COUNT(*) AS n FROM tidegate_outbox").1 == json!([{"n": 0}])).then_some(())
     });
+    // Large ones follow each other, in more steps than one.
+    let large = "INSERT INTO tidegate_outbox (queue, body) VALUES ('large', REPEAT('a', 5000000)), ('large', REPEAT('b', 5000000)), \
+                 ('large', REPEAT('c', 5000000)), ('large', 'd')";
+    post(port, "shop", large);
+    for (letter, length) in [("a", 5_000_000), ("b", 5_000_000), ("c", 5_000_000), ("d", 1)] {
+        assert_eq!(only(post(port, "large/pull?wait=5m&lease=5m", "")).0, letter.repeat(length));
+    }
     // What no message can be is an error of the statement.
     for values in ["('a/b', '', NULL)", "('', '', NULL)", "('a', '', '{')", "('a', NULL, NULL)"] {
         let (_, told) =

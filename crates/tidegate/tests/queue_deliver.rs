@@ -91,6 +91,19 @@ fn a_script_gets_the_message_and_its_headers() {
     assert_eq!(logged, "200 /hooks/mail?from=queue\n".repeat(3));
     // Whoever publishes may wait for what the location answers.
     assert_eq!(text(send(port, "POST", "mail?wait=1m", "d")), (200, "done".to_owned()));
+    // Fields of a request are headers of its message.
+    let with_fields = |fields: &[u8]| {
+        let mut client = support::connect(port).expect("the server accepts");
+        let head = b"POST /mail?wait=1m HTTP/1.0\r\nHost: a\r\nContent-Length: 1\r\n";
+        client.write_all(&[head, fields, b"\r\ne"].concat()).expect("sent");
+        text(client)
+    };
+    let fields = b"queue-header-LANG: de\r\nQueue-Header-Content-Type: text/html\r\nQueue-Header-Lang: en\r\n";
+    assert_eq!(with_fields(fields), (200, "done".to_owned()));
+    let (status, refused) = with_fields(b"Queue-Header-Bad: \xff\r\n");
+    assert!(status == 400 && refused.contains("is not UTF-8"), "{status} {refused}");
+    assert_eq!(told(port)[4], "5=POST queue mail 0 text/html de, en nil example.com e");
+    assert_eq!(told(port).as_array().map(Vec::len), Some(5));
     site.quit();
     assert!(!site.log().contains("[error]") && !site.log().contains("[alert]"), "{}", site.log());
 }

@@ -6,7 +6,7 @@ mod support;
 use std::io::Write;
 use std::process::Stdio;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::queues::{Jobs, SQL, send, text};
 use support::{Site, binary, eventually, finish as output_of};
 
@@ -77,6 +77,7 @@ fn what_cannot_be_published_by_sql_is_refused_or_told() {
         "('a\\0b', 'x')",
         "('', 'x')",
         "('a b', 'x')",
+        "('a\\n', 'x')",
         &format!("('{long}', 'x')"),
         "(NULL, 'x')",
         "('jobs', NULL)",
@@ -181,6 +182,19 @@ fn ten_thousand_queues_are_as_good_as_one() {
         jobs.text(length).lines().filter(|line| line.starts_with("- queue")).count()
     };
     assert_eq!(listed, 10_000);
+    let page = |parameters: &str| {
+        let (status, body) = text(send(port, "GET", &format!("q/{parameters}"), ""));
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str::<Value>(&body).expect("JSON")["queues"].as_array().expect("a list").clone()
+    };
+    assert_eq!((page("").len(), page("?max=1000").len()), (100, 1000));
+    let last = page("?after=queue9998&max=5");
+    let expected = json!([{"queue": "queue9999", "ready": 1, "leased": 0, "delayed": 0, "blocked": 0, "dead": 0}]);
+    assert_eq!(Value::from(last), expected);
+    assert_eq!(page("?after=r"), [Value::Null; 0]);
+    for wrong in ["?max=0", "?max=1001", "?before=a"] {
+        assert_eq!(text(send(port, "GET", &format!("q/{wrong}"), "")).0, 400, "{wrong}");
+    }
     for number in [1, 5000, 10_000] {
         let (status, body) = text(send(port, "POST", &format!("q/queue{number}/pull?lease=5m"), ""));
         assert!(status == 200 && body.contains(&format!("\"message {number}\"")), "{body}");

@@ -52,7 +52,7 @@ location = / {
         ngx.say("refuse: ", (ask("POST", "a/refuse?receipt=" .. messages[2].receipt)))
         state()
         local _, dead = ask("GET", "a/dead")
-        ngx.say("dead: ", dead.messages[1].body, " ", dead.messages[1].attempts, " ", tostring(dead.messages[1].receipt))
+        ngx.say("dead: ", dead.messages[1].body, " ", dead.messages[1].attempts, " ", tostring(dead.messages[1].receipt), " ", dead.messages[1].reason)
         ngx.say("its key is free: ", tostring(select(2, ask("POST", "a?unique=k", "five")).duplicate))
         ngx.say("resend: ", select(2, ask("POST", "a/dead/resend")).resent)
         pull("max=5")
@@ -95,7 +95,7 @@ ready 0, leased 2, delayed 2, dead 0
 settings: 200
 refuse: 200
 ready 0, leased 1, delayed 2, dead 1
-dead: three 2 nil
+dead: three 2 nil why
 its key is free: nil
 resend: 1
 pull: 200 three*0 five*0

@@ -1,20 +1,21 @@
 //! What is done with whole queues: statistics, settings, emptying, messages that have failed too often.
 
-use std::rc::Rc;
+use std::{io::Write, rc::Rc};
 
 use tidegate_core::phase::Step;
 use tidegate_queue::{Counts, Place};
-use tidegate_rows::Value;
-use tidegate_sql::table::{Answer, Change, Comparison, Filter, Otherwise, Request, Rows, Test};
+use tidegate_rows::{Param, Value};
+use tidegate_sql::table::{Answer, Change, Comparison, Each, Filter, Otherwise, Request, Rows, Test};
 
 use super::{
     answer::{Refused, send, write_list, write_message},
     api::{Call, Failure, count},
     counts::{Count, Spot},
-    gather::number,
+    gather::{bytes, number},
     limits::Overflow,
     message::time_ms,
     ordering::without_key,
+    pull::{ANSWER_BYTES, READ_TOGETHER},
     store::{Store, StoreError},
     subscriptions::{SubscribeError, queue_of},
     tables::{BLOCKED, DEAD, DELAYED, READY},
@@ -22,10 +23,45 @@ use super::{
 
 /// Messages that share a commit, and that one answer lists.
 const TOGETHER_MAX: usize = 256;
+/// Queues of one answer, where nothing is said.
+const LISTED: usize = 100;
+/// Queues of one answer.
+const LISTED_MAX: usize = 1000;
+/// Numbers of dead messages in one request.
+const IDS_MAX: usize = 1000;
 /// The longest limit of a queue: what all systems count up to.
 const LENGTH_MAX: usize = u32::MAX as usize;
 /// No message has a higher number: those are counted from 1 by the database.
 const NUMBER_MAX: u64 = i64::MAX as u64;
+
+/// `GET`, without a name
+pub(super) async fn list(call: Call) -> Result<Step, Failure> {
+    let (mut after, mut max) = (String::new(), LISTED);
+    call.each_param(|name, value| {
+        match name {
+            "after" => value.clone_into(&mut after),
+            "max" => max = count(name, value, LISTED_MAX)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    let queues = call.store.queues().await.map_err(|error| Refused::of_store(&call.req, &error))?;
+    let begin = queues.partition_point(|(queue, _)| *queue <= after);
+    let mut out = b"{\"queues\":".to_vec();
+    write_list(queues[begin..].iter().take(max), &mut out, |(queue, count), out| {
+        let leased = call.store.broker().counts(queue).leased as u64;
+        let Count { ready, delayed, blocked, dead, .. } = count;
+        let ready = ready.saturating_sub(leased);
+        // Tubes have other characters in their names than the API allows.
+        let queue = serde_json::Value::from(queue.as_str());
+        let _ = write!(
+            out,
+            "{{\"queue\":{queue},\"ready\":{ready},\"leased\":{leased},\"delayed\":{delayed},\"blocked\":{blocked},\"dead\":{dead}}}"
+        );
+    });
+    out.extend_from_slice(b"}\n");
+    Ok(send(&call.req, 200, out).await)
+}
 
 /// `GET NAME`
 pub(super) async fn statistics(call: Call) -> Result<Step, Failure> {
@@ -149,9 +185,9 @@ pub(super) async fn purge(call: Call) -> Result<Step, Failure> {
     let purged = async {
         Ok::<_, StoreError>(
             // In this order: none of those that are blocked gets a turn by the end of another one.
-            call.store.delete_all(&call.queue, BLOCKED, &[]).await?
-                + call.store.delete_all(&call.queue, READY, &[]).await?
-                + call.store.delete_all(&call.queue, DELAYED, &[]).await?,
+            call.store.delete_all(&call.queue, BLOCKED).await?
+                + call.store.delete_all(&call.queue, READY).await?
+                + call.store.delete_all(&call.queue, DELAYED).await?,
         )
     };
     let deleted = purged.await.map_err(|error| Refused::of_store(&call.req, &error))?;
@@ -160,9 +196,12 @@ pub(super) async fn purge(call: Call) -> Result<Step, Failure> {
 
 /// `DELETE NAME/dead`
 pub(super) async fn purge_dead(call: Call) -> Result<Step, Failure> {
-    call.each_param(|_, _| Ok(false))?;
-    let deleted =
-        call.store.delete_all(&call.queue, DEAD, &[]).await.map_err(|error| Refused::of_store(&call.req, &error))?;
+    let ids = ids(&call)?;
+    let deleted = match ids.is_empty() {
+        true => call.store.delete_all(&call.queue, DEAD).await,
+        false => call.store.delete_dead(&call.queue, &ids).await,
+    };
+    let deleted = deleted.map_err(|error| Refused::of_store(&call.req, &error))?;
     Ok(send(&call.req, 200, format!("{{\"deleted\":{deleted}}}\n").into_bytes()).await)
 }
 
@@ -178,8 +217,17 @@ pub(super) async fn dead(call: Call) -> Result<Step, Failure> {
     })?;
     let found = async {
         let places = call.store.places(&call.queue, DEAD, None, max as u64).await?;
-        let ids: Vec<u64> = places.iter().map(|place| place.id).collect();
-        call.store.read(&call.queue, DEAD, &ids).await
+        let (mut messages, mut bytes) = (Vec::new(), 0);
+        for together in places.chunks(READ_TOGETHER) {
+            let ids: Vec<u64> = together.iter().map(|place| place.id).collect();
+            let found = call.store.read(&call.queue, DEAD, &ids).await?;
+            bytes += found.iter().map(|message| message.body.len()).sum::<usize>();
+            messages.extend(found);
+            if bytes >= ANSWER_BYTES {
+                break;
+            }
+        }
+        Ok::<_, StoreError>(messages)
     };
     let mut messages = found.await.map_err(|error| Refused::of_store(&call.req, &error))?;
     messages.sort_by_key(|message| (message.priority, message.id));
@@ -191,15 +239,30 @@ pub(super) async fn dead(call: Call) -> Result<Step, Failure> {
 
 /// `POST NAME/dead/resend`
 pub(super) async fn resend(call: Call) -> Result<Step, Failure> {
-    call.each_param(|_, _| Ok(false))?;
+    let ids = ids(&call)?;
     let resent =
-        call.store.resend_dead(&call.queue, &[]).await.map_err(|error| Refused::of_store(&call.req, &error))?;
+        call.store.resend_dead(&call.queue, &ids).await.map_err(|error| Refused::of_store(&call.req, &error))?;
     Ok(send(&call.req, 200, format!("{{\"resent\":{resent}}}\n").into_bytes()).await)
 }
 
-/// Whether a message is one of these numbers; no numbers mean all messages.
-fn is_meant(only: &[u64], place: &Place) -> bool {
-    only.is_empty() || only.contains(&place.id)
+/// The parameters `id`: numbers of messages, none of them twice. Without any all messages are meant.
+fn ids(call: &Call) -> Result<Vec<u64>, Refused> {
+    let mut ids = Vec::new();
+    call.each_param(|name, value| {
+        if name != "id" {
+            return Ok(false);
+        }
+        let is_plain = value.bytes().all(|byte| byte.is_ascii_digit());
+        let id = value.parse().ok().filter(|_| is_plain);
+        ids.push(id.ok_or_else(|| Refused::bad(format!("\"id\" is no number of a message: {value:?}")))?);
+        if ids.len() > IDS_MAX {
+            return Err(Refused::bad(format!("there are more than {IDS_MAX} numbers")));
+        }
+        Ok(true)
+    })?;
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(ids)
 }
 
 /// Where to go on behind these messages, of which those that are newer than `newest` do not count: the next priority, when such ones
@@ -226,6 +289,16 @@ impl Store {
         Ok(self.home.counts.of(queue))
     }
 
+    /// The queues that have messages, by their names, and how many.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub(super) async fn queues(&self) -> Result<Vec<(String, Count)>, StoreError> {
+        // Whoever opens the tables first counts.
+        self.give_back(self.open().await?);
+        Ok(self.home.counts.queues())
+    }
+
     /// The highest number that a message has; 0 if there is none.
     async fn newest(&self) -> Result<u64, StoreError> {
         let key = [Value::Uint(NUMBER_MAX)];
@@ -236,12 +309,44 @@ impl Store {
         Ok(found.rows.first().map_or(0, |row| number(row.first())))
     }
 
-    /// Deletes the messages in a state that nobody has and that are there now; only those of these numbers if there are any.
+    /// The places of those of these messages that are in a state of a queue.
+    async fn places_of(&self, queue: &str, state: i64, ids: &[u64]) -> Result<Vec<Place>, StoreError> {
+        let values: Vec<Value<'_>> = ids.iter().map(|id| Value::Uint(*id)).collect();
+        let rows = Rows { each: Some(Each { part: 0, values: &values }), ..Rows::with_key(&[Value::Null]) };
+        let open = self.open().await?;
+        let tables = open.tables.clone();
+        let found = self.carry_out(open, &[(&tables.end, Request::Find(rows))]).await?;
+        let place = |row: &Vec<Param>| {
+            let is_it = number(row.first()) == state.unsigned_abs()
+                && bytes(row.get(2)).is_some_and(|name| name == queue.as_bytes());
+            let priority = u32::try_from(number(row.get(1))).ok().filter(|_| is_it)?;
+            Some(Place { priority, id: number(row.get(5)) })
+        };
+        Ok(found.rows.iter().filter_map(place).collect())
+    }
+
+    /// Deletes the messages in a state that nobody has and that are there now.
     ///
     /// # Errors
     /// Storage errors; some may be deleted then.
-    pub(super) async fn delete_all(&self, queue: &str, state: i64, only: &[u64]) -> Result<u64, StoreError> {
-        self.delete_where(queue, state, |place| is_meant(only, place) && !self.broker().is_leased(place.id)).await
+    pub(super) async fn delete_all(&self, queue: &str, state: i64) -> Result<u64, StoreError> {
+        self.delete_where(queue, state, |place| !self.broker().is_leased(place.id)).await
+    }
+
+    /// Deletes those of these messages that are dead, and that nobody has.
+    ///
+    /// # Errors
+    /// Storage errors; some may be deleted then.
+    pub(super) async fn delete_dead(&self, queue: &str, ids: &[u64]) -> Result<u64, StoreError> {
+        let mut deleted = 0;
+        for together in ids.chunks(TOGETHER_MAX) {
+            let places = self.places_of(queue, DEAD, together).await?;
+            let free: Vec<u64> =
+                places.iter().map(|place| place.id).filter(|id| !self.broker().is_leased(*id)).collect();
+            deleted += self.with_room(async || self.delete_together(queue, DEAD, &free).await).await?;
+            self.home.waiters.tell(free);
+        }
+        Ok(deleted)
     }
 
     /// Deletes the messages in a state of which `is_wanted` says so. The broker is not told: it notices that they are gone.
@@ -282,7 +387,7 @@ impl Store {
         }
     }
 
-    /// Lets all dead messages of a queue wait again, as if they had never failed; only those of these numbers if there are any. It
+    /// Lets all dead messages of a queue wait again, as if they had never failed; only those of these numbers, if there are any. It
     /// goes on when the future is dropped.
     ///
     /// # Errors
@@ -294,37 +399,51 @@ impl Store {
     }
 
     async fn resend_now(&self, queue: &str, only: &[u64]) -> Result<u64, StoreError> {
-        let (mut after, mut resent): (Option<Place>, u64) = (None, 0);
+        let mut resent = 0;
+        for together in only.chunks(TOGETHER_MAX) {
+            let places = self.places_of(queue, DEAD, together).await?;
+            resent += self.resend_places(queue, &places).await?;
+        }
+        if !only.is_empty() {
+            return Ok(resent);
+        }
+        let mut after: Option<Place> = None;
         let newest = self.newest().await?;
-        let changes = [Change::Set(Value::Int(READY)), Change::Set(Value::Null), Change::Set(Value::Int(0))];
         loop {
-            let places = self.places(queue, DEAD, after, TOGETHER_MAX as u64).await?;
+            let mut places = self.places(queue, DEAD, after, TOGETHER_MAX as u64).await?;
             let Some(last) = places.last() else { return Ok(resent) };
             after = Some(following(&places, *last, newest));
-            let meant = || places.iter().filter(|place| place.id <= newest && is_meant(only, place));
-            let keys: Vec<[Value<'_>; 1]> = meant().map(|place| [Value::Uint(place.id)]).collect();
-            let filters = [in_state(DEAD), without_key()];
-            let rows = |key| Rows { filters: &filters, ..Rows::with_key(key) };
-            let open = self.open().await?;
-            let tables = open.tables.clone();
-            let requests: Vec<_> =
-                keys.iter().map(|key| (&tables.fail, Request::Update(rows(key), &changes, Answer::Number))).collect();
-            let mut changing = self.changing([queue]).await;
-            let ended = self.carry_out(open, &requests).await?.ended;
-            let is_sent = |(place, ended): (&'_ Place, _)| matches!(ended, &Ok(1..)).then_some(*place);
-            let sent: Vec<Place> = meant().zip(&ended).filter_map(is_sent).collect();
-            let spot = |state, place: &Place| Some(Spot { state, priority: place.priority });
-            sent.iter().for_each(|place| changing.moved(queue, spot(DEAD, place), spot(READY, place)));
-            changing.certain();
-            sent.iter().for_each(|place| self.broker().waits(queue, *place));
-            resent += sent.len() as u64;
-            let left: Vec<u64> =
-                meant().map(|place| place.id).filter(|id| !sent.iter().any(|one| one.id == *id)).collect();
-            let keyed = if left.is_empty() { left } else { self.keyed_of(&left).await? };
-            for place in meant().filter(|place| keyed.contains(&place.id)) {
-                resent += u64::from(self.with_room(async || self.resend_one(queue, *place).await).await?);
-            }
+            places.retain(|place| place.id <= newest);
+            resent += self.resend_places(queue, &places).await?;
         }
+    }
+
+    /// Lets messages wait again that are dead; answers how many are not any more.
+    async fn resend_places(&self, queue: &str, places: &[Place]) -> Result<u64, StoreError> {
+        let keys: Vec<[Value<'_>; 1]> = places.iter().map(|place| [Value::Uint(place.id)]).collect();
+        let filters = [in_state(DEAD), without_key()];
+        let changes = [Change::Set(Value::Int(READY)), Change::Set(Value::Null), Change::Set(Value::Int(0))];
+        let rows = |key| Rows { filters: &filters, ..Rows::with_key(key) };
+        let open = self.open().await?;
+        let tables = open.tables.clone();
+        let requests: Vec<_> =
+            keys.iter().map(|key| (&tables.fail, Request::Update(rows(key), &changes, Answer::Number))).collect();
+        let mut changing = self.changing([queue]).await;
+        let ended = self.carry_out(open, &requests).await?.ended;
+        let is_sent = |(place, ended): (&'_ Place, _)| matches!(ended, &Ok(1..)).then_some(*place);
+        let sent: Vec<Place> = places.iter().zip(&ended).filter_map(is_sent).collect();
+        let spot = |state, place: &Place| Some(Spot { state, priority: place.priority });
+        sent.iter().for_each(|place| changing.moved(queue, spot(DEAD, place), spot(READY, place)));
+        changing.certain();
+        sent.iter().for_each(|place| self.broker().waits(queue, *place));
+        let mut resent = sent.len() as u64;
+        let left: Vec<u64> =
+            places.iter().map(|place| place.id).filter(|id| !sent.iter().any(|one| one.id == *id)).collect();
+        let keyed = if left.is_empty() { left } else { self.keyed_of(&left).await? };
+        for place in places.iter().filter(|place| keyed.contains(&place.id)) {
+            resent += u64::from(self.with_room(async || self.resend_one(queue, *place).await).await?);
+        }
+        Ok(resent)
     }
 
     /// Lets a dead message of a key wait again; answers whether it was dead.

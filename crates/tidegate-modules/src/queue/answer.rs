@@ -82,12 +82,16 @@ pub(super) fn write_list<T>(list: impl IntoIterator<Item = T>, out: &mut Vec<u8>
 
 /// Writes a message; with a receipt if somebody has it from now on.
 pub(super) fn write_message(message: &Message, receipt: Option<Receipt>, out: &mut Vec<u8>) {
-    let Message { id, priority, published_ms, attempts, headers, body, ordering_key, .. } = message;
+    let Message { id, priority, published_ms, attempts, headers, body, ordering_key, reason, .. } = message;
     let _ = write!(out, "{{\"id\":{id}");
     if let Some(receipt) = receipt {
         let _ = write!(out, ",\"receipt\":\"{receipt}\"");
     }
     let _ = write!(out, ",\"priority\":{priority},\"attempts\":{attempts},\"published_ms\":{published_ms}");
+    if let Some(reason) = reason {
+        out.extend_from_slice(b",\"reason\":");
+        append_string(out, reason, TextOptions::default());
+    }
     if let Some(headers) = headers {
         out.extend_from_slice(b",\"headers\":");
         out.extend_from_slice(headers);

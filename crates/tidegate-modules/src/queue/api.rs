@@ -1,6 +1,7 @@
 //! The API: which request means what.
 //!
 //! ```text
+//! GET                       queues that have messages                    ?after= &max=
 //! POST   NAME               the body is a message                        ?priority= &delay= &ttl= &unique= &result= &wait=
 //! POST   NAME/batch         the body is a list of messages, in JSON
 //! POST   NAME/pull          messages for a consumer                      ?max= &wait= &lease=
@@ -12,8 +13,8 @@
 //! PATCH  NAME               settings                                     ?attempts_max= &paused= &subscribers_only=
 //! DELETE NAME               all messages that wait are deleted
 //! GET    NAME/dead          messages that have failed too often          ?max=
-//! POST   NAME/dead/resend   they wait again
-//! DELETE NAME/dead          they are deleted
+//! POST   NAME/dead/resend   they wait again                              ?id= …
+//! DELETE NAME/dead          they are deleted                             ?id= …
 //! GET    NAME/results/ID    what has become of a message                 ?wait=
 //! GET    NAME/subscriptions who gets all messages
 //! POST   NAME/subscriptions somebody does from now on                    ?name=
@@ -36,7 +37,7 @@ use tidegate_queue::{Receipt, Settling};
 use super::{
     Conf, MODULE, admin,
     answer::{Refused, send, write_list, write_published},
-    message::{NewMessage, check_name, millis, time_ms},
+    message::{NewMessage, check_name, headers_of, millis, time_ms},
     pull, results, schedules,
     settle::REASON_BYTES_MAX,
     store::Store,
@@ -85,9 +86,15 @@ async fn answer(req: &Rc<Request>, skip: usize) -> Result<Step, Failure> {
     let path = req.uri.borrow().path.get(skip..).unwrap_or_default().to_vec();
     let path = String::from_utf8(path).map_err(|_| Refused::bad("the path is not UTF-8"))?;
     let (queue, action) = path.split_once('/').unwrap_or((&path, ""));
-    check_pulled_name(queue)?;
+    let is_list = path.is_empty() && matches!(req.method.get(), Method::Get | Method::Head);
+    if !is_list {
+        check_pulled_name(queue)?;
+    }
     let params = params(req)?;
     let store = Store::of(req.conf()).map_err(|error| Refused::of_store(req, &error))?;
+    if is_list {
+        return admin::list(Call { req: req.clone(), store, queue: String::new(), params }).await;
+    }
     if !store.is_pullable(queue).await.map_err(|error| Refused::of_store(req, &error))? {
         return Err(Refused::with(404, format!("there is no subscription {queue:?}")).into());
     }
@@ -185,6 +192,7 @@ pub(super) fn count(name: &str, value: &str, max: usize) -> Result<usize, Refuse
 async fn publish(call: Call) -> Result<Step, Failure> {
     let mut message = NewMessage::new(Bytes::new());
     let wait_ms = results::take_params(&call, &mut message)?;
+    message.headers = headers_of(&call.req.head.borrow().fields)?;
     message.body = call.body(call.conf().message_bytes_max()).await?;
     let published = call.store.publish(&call.queue, vec![message]).await.map_err(|error| call.refused(&error))?;
     if let (Some(wait_ms), Some(published)) = (wait_ms, published.first()) {

@@ -69,7 +69,8 @@ impl QueueDesk {
             "pull" => return self.pull(&store, queue).await,
             "acknowledge" => self.acknowledge(&store, queue).await,
             "resend" => store.resend_dead(queue, &ids).await.map_err(|error| error.to_string()),
-            "delete" => store.delete_all(queue, DEAD, &ids).await.map_err(|error| error.to_string()),
+            "delete" if ids.is_empty() => store.delete_all(queue, DEAD).await.map_err(|error| error.to_string()),
+            "delete" => store.delete_dead(queue, &ids).await.map_err(|error| error.to_string()),
             other => Err(format!("nothing is known of \"{other}\"")),
         };
         Ok(Answer { count: count?, ..Answer::default() })
@@ -104,8 +105,7 @@ impl QueueDesk {
 
 /// The queues that have messages, and how many.
 async fn list(store: &Store) -> Result<Answer, StoreError> {
-    store.give_back(store.open().await?);
-    let queues = store.home.counts.queues();
+    let queues = store.queues().await?;
     let told = |(queue, count): (String, Count)| {
         let Count { ready, delayed, dead, blocked, .. } = count;
         let told = serde_json::json!({ "queue": queue, "waiting": ready + blocked, "delayed": delayed, "dead": dead });

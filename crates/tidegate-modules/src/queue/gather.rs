@@ -16,9 +16,16 @@ pub(super) struct Gather {
     /// The number that the last INSERT has given.
     pub(super) insert_id: u64,
     changed: u64,
+    /// How many bytes of texts it keeps yet; `None` for any number.
+    room: Option<usize>,
 }
 
 impl Gather {
+    /// Keeps the first rows, up to the one with which their texts have so many bytes.
+    pub(super) fn up_to(bytes: usize) -> Self {
+        Gather { room: Some(bytes), ..Gather::default() }
+    }
+
     /// Rows that the only request has changed.
     ///
     /// # Errors
@@ -31,8 +38,14 @@ impl Gather {
 impl Sink for Gather {
     fn columns(&mut self, _: &[Column]) {}
     fn row(&mut self, row: Row<'_>) -> Flow {
+        if self.room == Some(0) {
+            return Flow::More;
+        }
         self.rows.push(Vec::new());
         row.each(|_, value| {
+            if let (Some(room), Value::Bytes(bytes)) = (&mut self.room, &value) {
+                *room = room.saturating_sub(bytes.len());
+            }
             let value = match value {
                 Value::Null => Param::Null,
                 Value::Int(number) => Param::Int(number),

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 use tidegate_conf::values;
+use tidegate_http::{Fields, Known};
 use tidegate_rows::Param;
 
 use super::{
@@ -16,6 +17,8 @@ use super::{
 pub(super) const PRIORITY_DEFAULT: u32 = 1024;
 /// Bytes of a queue's name, and of a unique key: what the table has room for.
 pub(super) const NAME_BYTES_MAX: usize = 200;
+/// Fields of a request that are headers of its message begin so, in any case.
+const HEADER_FIELD: &[u8] = b"queue-header-";
 /// The longest delay and time to live: a hundred years. Sums with the time of day stay far from overflow.
 pub(super) const TIME_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
@@ -54,12 +57,14 @@ pub struct Message {
     pub body: Bytes,
     /// Messages of one key come one at a time, in their order.
     pub ordering_key: Option<Bytes>,
+    /// Why it has failed at last, of a dead message of which somebody has said so.
+    pub(super) reason: Option<Bytes>,
     /// Somebody wants its result.
     pub(super) has_result: bool,
 }
 
 impl Message {
-    /// The message of a row with the columns of `Tables::read`.
+    /// The message of a row with the columns of `Tables::read` or `Tables::dead`.
     pub(super) fn of(row: &[Param]) -> Self {
         Message {
             id: number(row.first()),
@@ -69,6 +74,7 @@ impl Message {
             headers: bytes(row.get(7)),
             body: bytes(row.get(8)).unwrap_or_default(),
             ordering_key: bytes(row.get(10)),
+            reason: bytes(row.get(11)),
             has_result: number(row.get(9)) > 0,
         }
     }
@@ -155,6 +161,34 @@ impl NewMessage {
     }
 }
 
+/// The headers of a message that the fields of its request tell: `Queue-Header-NAME` is the header NAME. Names are in lower case, as
+/// clients of HTTP/2 send them; several fields of one name are one header, as a proxy may make of them.
+///
+/// # Errors
+/// A value is not UTF-8.
+///
+/// Source: RFC 9110, section 5.3.
+pub(super) fn headers_of(fields: &Fields) -> Result<Option<String>, Refused> {
+    let mut headers = Map::new();
+    for (field, value, _) in fields.iter().filter(|(.., known)| *known == Known::Other) {
+        let Some((begin, name)) = field.split_at_checked(HEADER_FIELD.len()) else { continue };
+        if name.is_empty() || !begin.eq_ignore_ascii_case(HEADER_FIELD) {
+            continue;
+        }
+        let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+        let value =
+            std::str::from_utf8(value).map_err(|_| Refused::bad(format!("the header {name:?} is not UTF-8")))?;
+        match headers.get_mut(&name) {
+            Some(Json::String(values)) => {
+                values.push_str(", ");
+                values.push_str(value);
+            }
+            _ => drop(headers.insert(name, value.into())),
+        }
+    }
+    Ok((!headers.is_empty()).then(|| Json::Object(headers).to_string()))
+}
+
 /// A time as the configuration has it: `90`, `500ms`, `2m`.
 ///
 /// # Errors
@@ -235,6 +269,22 @@ mod tests {
         check(r#"{"body":"a","priority":1.5}"#, Err("\"priority\" is no number from 0 to 4294967295: \"1.5\""));
         check(r#"{"body":"a","ordering_key":7}"#, Err("\"ordering_key\" has a value of the wrong type"));
         check(r#"{"body":"a","unique":""}"#, Err("\"unique\" must have 1 to 200 bytes"));
+    }
+
+    #[test]
+    fn fields_of_a_request_are_headers() {
+        let headers = |fields: &[(&str, &[u8])]| {
+            let mut all = Fields::new();
+            fields.iter().for_each(|(name, value)| all.append(name.as_bytes(), value));
+            headers_of(&all).map_err(|refused| refused.message)
+        };
+        assert_eq!(
+            headers(&[("Content-Type", b"text/plain"), ("Queue-Header", b"a"), ("Queue-Header-", b"b")]),
+            Ok(None)
+        );
+        let told = headers(&[("Queue-Header-Lang", b"de"), ("Accept", b"*/*"), ("queue-header-LANG", b"en, \"fr\"")]);
+        assert_eq!(told, Ok(Some(r#"{"lang":"de, en, \"fr\""}"#.to_owned())));
+        assert_eq!(headers(&[("Queue-Header-A", b"\xff")]), Err("the header \"a\" is not UTF-8".to_owned()));
     }
 
     #[test]

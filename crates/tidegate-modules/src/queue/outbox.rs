@@ -45,6 +45,8 @@ use crate::database::{self, schemas::execute};
 pub(super) const TABLE: &str = "tidegate_outbox";
 /// Rows that become messages together.
 const TOGETHER_MAX: u64 = 32;
+/// When these have so many bytes the others follow: a row may have as many as a statement.
+const TOGETHER_BYTES: usize = 8 << 20;
 /// After a failure.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The queue of messages that cannot be published as their rows have it.
@@ -53,7 +55,7 @@ const REFUSED: &str = "tidegate.outbox.refused";
 /// Its columns. What no message can be is refused where it is written, in the transaction of whoever does so.
 const DEFINITION: &str = "(
   id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
-  queue VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL CHECK (queue REGEXP '^[A-Za-z0-9._:-]+$'),
+  queue VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL CHECK (queue <> '' AND NOT queue REGEXP '[^A-Za-z0-9._:-]'),
   body LONGBLOB NOT NULL,
   priority INT UNSIGNED NOT NULL DEFAULT 1024,
   delay_ms BIGINT UNSIGNED NOT NULL DEFAULT 0 CHECK (delay_ms <= 3153600000000),
@@ -227,8 +229,10 @@ impl Outbox {
     async fn first(&self) -> Result<Vec<Entry>, StoreError> {
         let key = [Value::Uint(0)];
         let rows = Rows { limit: TOGETHER_MAX, ..Rows::new(Comparison::AtLeast, &key) };
-        let open = self.store.open().await?;
-        let found = self.store.carry_out(open, &[(&self.rows, Request::Find(rows))]).await?;
+        let mut open = self.store.open().await?;
+        let mut found = Gather::up_to(TOGETHER_BYTES);
+        open.session.run_request(&self.rows, &Request::Find(rows), &mut found).await?;
+        self.store.give_back(open);
         Ok(found.rows.iter().map(|row| Entry::of(&self.schema, row)).collect())
     }
 

@@ -18,9 +18,9 @@ pub(super) const MESSAGES_MAX: usize = 100;
 /// Longer than any consumer stays: those wait so long who wait until they leave.
 pub(super) const WAIT_MS: u64 = 365 * 24 * 3600 * 1000;
 /// Messages that are read together.
-const READ_TOGETHER: usize = 8;
+pub(super) const READ_TOGETHER: usize = 8;
 /// When an answer has messages of so many bytes no more are read; those who were to follow wait again.
-const ANSWER_BYTES: usize = 8 << 20;
+pub(super) const ANSWER_BYTES: usize = 8 << 20;
 
 pub(super) async fn pull(call: Call) -> Result<Step, Failure> {
     let (mut max, mut wait_ms, mut lease_ms) = (1, 0, millis(call.conf().lease()));

@@ -29,7 +29,7 @@ use super::{
     results::Waiters,
     settings::KnownSettings,
     subscriptions,
-    tables::{DEFINITIONS, READY, Tables, UPGRADE},
+    tables::{DEAD, DEFINITIONS, READY, Tables, UPGRADE},
     time_of_day,
 };
 use crate::database::{self, schemas};
@@ -333,7 +333,8 @@ impl Store {
         let rows = Rows { each: Some(Each { part: 0, values: &values }), ..Rows::with_key(&[Value::Null]) };
         let open = self.open().await?;
         let tables = open.tables.clone();
-        let found = self.carry_out(open, &[(&tables.read, Request::Find(rows))]).await?;
+        let table = if state == DEAD { &tables.dead } else { &tables.read };
+        let found = self.carry_out(open, &[(table, Request::Find(rows))]).await?;
         let now_ms = time_of_day::now_ms();
         let is_wanted = |row: &&Vec<Param>| {
             let expires_ms = number(row.get(5));

@@ -131,7 +131,7 @@ const NEW: &[&str] = &[
     "result_ms",
     "ordering_key",
 ];
-/// Columns that a consumer wants.
+/// Columns that a consumer wants, and at the end what is told of a dead message beside them.
 const WANTED: &[&str] = &[
     "id",
     "queue",
@@ -144,6 +144,7 @@ const WANTED: &[&str] = &[
     "body",
     "result_ms",
     "ordering_key",
+    "reason",
 ];
 
 /// The table, by the indexes and columns that requests need.
@@ -153,6 +154,8 @@ pub(super) struct Tables {
     pub(super) publish: OpenTable,
     /// What a consumer gets: id, queue, state, priority, published_ms, expires_ms, attempts, headers, body, result_ms, ordering_key.
     pub(super) read: OpenTable,
+    /// What is told of a dead message: the same, and reason.
+    pub(super) dead: OpenTable,
     /// The order of messages: priority, id; filters queue, state.
     pub(super) next: OpenTable,
     /// What a failure changes: state, due_ms, attempts, reason, unique_key, expires_ms, ordering_key; filters state,
@@ -224,7 +227,8 @@ impl Tables {
         let order = ["queue", "ordering_key", "message"];
         Ok(Tables {
             publish: open("messages", "PRIMARY", NEW, &[])?,
-            read: open("messages", "PRIMARY", WANTED, &[])?,
+            read: open("messages", "PRIMARY", &WANTED[..WANTED.len() - 1], &[])?,
+            dead: open("messages", "PRIMARY", WANTED, &[])?,
             next: open("messages", "next", &["priority", "id"], &["queue", "state"])?,
             fail: open("messages", "PRIMARY", &fail, &["state", "ordering_key"])?,
             end: open("messages", "PRIMARY", &end, &["state", "ordering_key"])?,
