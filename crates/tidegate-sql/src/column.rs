@@ -42,6 +42,21 @@ pub(crate) enum Default {
 }
 
 impl Column {
+    /// A variable of a stored program, which is one that nobody stores.
+    pub(crate) fn variable(id: u32, name: &str, ty: SqlType) -> Self {
+        Self {
+            id,
+            name: name.to_owned(),
+            ty,
+            nullable: true,
+            default: Default::Null,
+            on_update: false,
+            auto_increment: false,
+            generated: None,
+            comment: String::new(),
+        }
+    }
+
     /// SQLite's type and collation.
     pub(crate) fn storage(&self) -> String {
         match self.ty.rep() {

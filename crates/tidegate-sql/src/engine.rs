@@ -28,6 +28,7 @@ use crate::{
         vfs,
     },
     translate::Library,
+    variables,
 };
 
 /// An open data directory, shared by all threads. Cloning is cheap.
@@ -100,6 +101,7 @@ impl Engine {
             }),
         };
         events::provide(&engine.inner, &ABOVE);
+        engine.configure_scheduler(options.event_scheduler);
         Ok(engine)
     }
 
@@ -112,7 +114,14 @@ impl Engine {
         self.inner.settings.set(&options, sql_mode);
         self.inner.accounts.configure(&options.users);
         self.inner.globals.note_change();
+        self.configure_scheduler(options.event_scheduler);
         Ok(())
+    }
+
+    fn configure_scheduler(&self, on: bool) {
+        if self.inner.settings.changes_scheduler(on) {
+            variables::switch_scheduler(&self.inner, on);
+        }
     }
 
     /// A session with `schema` as its current schema; empty for none. A session stays on the thread that made it.

@@ -312,6 +312,10 @@ errors! {
     result_set_refused(program) = 1415 b"0A000" "Not allowed to return a result set from {program}";
     /// A trigger that ends its transaction.
     commit_in_trigger() = 1422 b"HY000" "Explicit or implicit commit is not allowed in stored function or trigger";
+    /// SET autocommit in a trigger or function.
+    autocommit_in_trigger() = 1445 b"HY000" "Not allowed to set autocommit from a stored function or trigger";
+    /// A column that the query of a FOR loop does not have.
+    no_such_field(row, field) = 4082 b"HY000" "Row variable '{row}' does not have a field '{field}'";
     /// A column of JSON_TABLE that is to be an error if it cannot be set.
     json_table_field(column, table) = 4176 b"HY000" "Field '{column}' can't be set for JSON_TABLE '{table}'.";
     /// JSON_TABLE without a name.

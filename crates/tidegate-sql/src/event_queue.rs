@@ -1,8 +1,8 @@
 //! What sessions and the thread that runs events (`crate::events`) know of each other.
 
 use std::{
-    collections::{HashMap, HashSet},
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    collections::HashSet,
+    sync::{Mutex, OnceLock, PoisonError},
 };
 
 use tokio::sync::watch;
@@ -27,14 +27,7 @@ pub(crate) struct Wanted {
 pub(crate) struct EventQueue {
     wanted: watch::Sender<Wanted>,
     start: OnceLock<Start>,
-    runs: Mutex<Runs>,
-}
-
-#[derive(Default)]
-struct Runs {
-    running: HashSet<EventId>,
-    /// When events ran last since the engine was opened, in seconds since 1970.
-    last: HashMap<EventId, i64>,
+    running: Mutex<HashSet<EventId>>,
 }
 
 impl EventQueue {
@@ -75,24 +68,13 @@ impl EventQueue {
         self.wanted.subscribe()
     }
 
-    fn runs(&self) -> MutexGuard<'_, Runs> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// An event begins to run; answers whether it did not run already.
-    pub(crate) fn begin(&self, event: EventId, at: i64) -> bool {
-        let mut runs = self.runs();
-        runs.last.insert(event, at);
-        runs.running.insert(event)
+    pub(crate) fn begin(&self, event: EventId) -> bool {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).insert(event)
     }
 
     /// An event has ended.
     pub(crate) fn end(&self, event: EventId) {
-        self.runs().running.remove(&event);
-    }
-
-    /// When an event has run last.
-    pub(crate) fn last_run(&self, event: EventId) -> Option<i64> {
-        self.runs().last.get(&event).copied()
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&event);
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     event_queue::EventId,
     parse::program::event::{Event, Schedule, Status},
     schema::Schema,
-    session::{Session, above::Above},
+    session::{Session, above::Above, event_runs},
     shared::EngineInner,
 };
 
@@ -66,7 +66,7 @@ async fn run(weak: Weak<EngineInner>, above: &'static Above, number: u64) {
         let (ready, next) = look(&engine, &mut due);
         for (schema, event) in ready {
             let id = (schema.id, event.kept.id);
-            if engine.events.begin(id, now()) {
+            if engine.events.begin(id) {
                 let engine = Arc::clone(&engine);
                 runs.spawn_local(async move {
                     run_one(&engine, above, &schema, &event).await;
@@ -103,7 +103,7 @@ fn look(engine: &EngineInner, due: &mut Due) -> (Ready, Option<i64>) {
             let key = (id, kept.created, kept.altered);
             let at = due.entry(key).or_insert_with(|| {
                 let defined = kept.created.max(kept.altered) / 1_000_000;
-                let behind = engine.events.last_run(id).map_or(defined, |last| last + 1);
+                let behind = event.last_run().map_or(defined, |last| last + 1);
                 head.schedule.next(defined.max(opened).max(behind))
             });
             seen.insert(key);
@@ -126,6 +126,7 @@ fn look(engine: &EngineInner, due: &mut Due) -> (Ready, Option<i64>) {
 async fn run_one(engine: &Arc<EngineInner>, above: &'static Above, schema: &Arc<Schema>, event: &Arc<Event>) {
     let Ok((head, _)) = event.read() else { return };
     let (now, mut session) = (now(), Session::new(Arc::clone(engine), above));
+    event.runs_at(now);
     let (is_last, runs) = match head.schedule {
         Schedule::At(_) => (true, true),
         Schedule::Every { ends, .. } => (head.schedule.next(now + 1).is_none(), ends.is_none_or(|ends| now <= ends)),
@@ -134,6 +135,12 @@ async fn run_one(engine: &Arc<EngineInner>, above: &'static Above, schema: &Arc<
     if is_last && let Err(error) = session.in_own_coroutine(|core| ddl::event::finish(core, schema, event)).await {
         engine.settings.report(&format!("event {name} could not be ended: {error}"));
         return;
+    }
+    // One that has gone needs no note.
+    if (head.preserve || !is_last)
+        && let Err(error) = session.in_own_coroutine(|core| event_runs::note(core, schema, event, now)).await
+    {
+        engine.settings.report(&format!("event {name}: that it runs could not be noted: {error}"));
     }
     if runs && let Err(error) = session.run_event(schema, event).await {
         engine.settings.report(&format!("event {name} failed: {error}"));

@@ -18,6 +18,7 @@ use crate::sql_mode;
 
 pub(crate) use literal::{Literal, LiteralKind};
 pub(crate) use normalise::{Normalised, normalise};
+pub(crate) use programs::BLOCKS;
 pub(crate) use rows::{Item, Rows};
 
 /// Bits of sql_mode that the lexer obeys.

@@ -26,6 +26,7 @@ pub(crate) mod column;
 pub(crate) mod ddl;
 mod dml;
 pub(crate) mod files;
+mod kinds;
 pub(crate) mod program;
 mod replication;
 mod sequence;
@@ -78,6 +79,7 @@ fn parse_here(
                 program::Definition::Trigger(create) => Statement::CreateTrigger(create),
                 program::Definition::Routine(create) => Statement::CreateRoutine(create),
                 program::Definition::Event(event) => Statement::Event(event),
+                program::Definition::Block(text) => Statement::Block(text),
             },
             tokens,
         ));

@@ -9,6 +9,7 @@ mod checks;
 mod client;
 mod definitions;
 mod describe;
+pub(crate) mod event_runs;
 pub(crate) mod explain;
 mod files;
 mod freshness;
@@ -359,6 +360,7 @@ impl Core {
                 Err(QueryError::Server(error)) if error.code == errors::STOPPED => {
                     self.wait_to_go_on()?;
                     self.env.begin_again(begun);
+                    set::set_back_all(self)?;
                 }
                 done => return done,
             }

@@ -44,6 +44,9 @@ pub struct EngineOptions {
     /// Whether the planner's statistics of tables are renewed when much has changed (`innodb_stats_auto_recalc`); ANALYZE TABLE renews
     /// them at any time.
     pub renews_statistics: bool,
+    /// Whether events run from the start (`event_scheduler`). When an engine is configured anew this counts only if it is another than
+    /// before: SET GLOBAL may have said otherwise meanwhile.
+    pub event_scheduler: bool,
     /// Receives sentences for an administrator that are not the answer to a statement; `None` drops them.
     pub report: Option<Report>,
     /// Version that sessions report as `@@version`.
@@ -78,6 +81,7 @@ impl EngineOptions {
             statement_memory_max: 1 << 30,
             log_bytes_max: 1 << 30,
             renews_statistics: true,
+            event_scheduler: false,
             report: None,
             server_version: "10.11.19-MariaDB-tidegate".into(),
             users: Vec::new(),
@@ -138,6 +142,7 @@ pub(crate) struct Settings {
     statement_memory_max: AtomicUsize,
     log_bytes_max: AtomicU64,
     renews_statistics: AtomicBool,
+    event_scheduler: AtomicBool,
     report: Mutex<Option<Report>>,
     files: Mutex<Option<PathBuf>>,
 }
@@ -156,6 +161,11 @@ impl Settings {
         self.renews_statistics.store(options.renews_statistics, Ordering::Relaxed);
         self.report.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&options.report);
         self.files.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&options.files);
+    }
+
+    /// Notes whether events are to run; answers whether that is another than before.
+    pub(crate) fn changes_scheduler(&self, on: bool) -> bool {
+        self.event_scheduler.swap(on, Ordering::Relaxed) != on
     }
 
     /// The moment at which commits are acknowledged.

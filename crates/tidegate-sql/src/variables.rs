@@ -19,7 +19,7 @@ use crate::{
 };
 
 pub(crate) use crate::system_variables::{is_real, is_unsigned};
-pub(crate) use global::environment;
+pub(crate) use global::{environment, switch_scheduler};
 
 type Res<T> = Result<T, ServerError>;
 
@@ -251,7 +251,8 @@ pub(crate) fn set_system(
     let (name, initial, usage) = list::find(name).ok_or_else(|| errors::unknown_variable(name))?;
     if *usage == Use::Fixed {
         let current = get(engine, env, name).unwrap_or_default();
-        let same = value.is_some_and(|value| switch_text(&text(value)) == switch_text(&current));
+        // DEFAULT is the value that it has.
+        let same = value.is_none_or(|value| switch_text(&text(value)) == switch_text(&current));
         return if same { Ok(()) } else { Err(errors::read_only_variable(name)) };
     }
     if global {

@@ -10,6 +10,7 @@ database {
     durability           normal;
     sql_mode             ANSI_QUOTES;
     lock_wait_timeout    3s;
+    event_scheduler      on;
     statement_time_max   50ms;
     statement_memory_max 10m;
     log_size_max         64m;
@@ -19,7 +20,7 @@ database {
 upstream db { drizzle_server embedded dbname=test user=monty password=some_pass; }
 --- config
 location /settings {
-    drizzle_query "select @@sql_mode as \"mode\", @@innodb_lock_wait_timeout as \"wait\", @@max_statement_time as \"time\"";
+    drizzle_query "select @@sql_mode as \"mode\", @@innodb_lock_wait_timeout as \"wait\", @@global.event_scheduler as \"events\", @@max_statement_time as \"time\"";
     drizzle_pass db;
     rds_json on;
 }
@@ -31,7 +32,7 @@ location /long {
 --- pipelined_requests
 GET /settings
 GET /long
---- raw_response_like: "mode":"ANSI_QUOTES","wait":3,"time":"?0\.05.*HTTP/1\.1 (410|500)
+--- raw_response_like: "mode":"ANSI_QUOTES","wait":3,"events":"ON","time":"?0\.05.*HTTP/1\.1 (410|500)
 --- error_log
 max_statement_time exceeded
 

@@ -60,6 +60,8 @@ pub struct Conf {
     pub lock_wait_timeout: Option<Duration>,
     /// `rollback_on_timeout`
     pub rollback_on_timeout: Option<bool>,
+    /// `event_scheduler`
+    pub event_scheduler: Option<bool>,
     /// `statement_memory_max`
     pub statement_memory_max: Option<u64>,
     /// `statement_time_max`
@@ -188,6 +190,10 @@ pub static BLOCK: Module<Conf> = Module {
             .within(INSIDE)
             .default("off")
             .doc("Waiting too long for a lock rolls back the whole transaction (innodb_rollback_on_timeout)."),
+        Directive::flag("event_scheduler", |c: &mut Conf| &mut c.event_scheduler)
+            .within(INSIDE)
+            .default("off")
+            .doc("Events run from the start (event_scheduler)."),
         Directive::offset("statement_memory_max", |c: &mut Conf| &mut c.statement_memory_max)
             .within(INSIDE)
             .default("1g")
@@ -269,8 +275,8 @@ pub static BLOCK: Module<Conf> = Module {
     inherit: |child, parent, _| {
         memcached::inherit(&mut child.memcached, &parent.memcached);
         child.beanstalk.inherit(&parent.beanstalk);
-        inherit!(child, parent; path, durability, sql_mode, lock_wait_timeout, rollback_on_timeout, statement_memory_max,
-            statement_time_max, log_size_max, secure_file_priv, server_version, packet_size_max, tls, users, schemas, upstreams);
+        inherit!(child, parent; path, durability, sql_mode, lock_wait_timeout, rollback_on_timeout, event_scheduler,
+            statement_memory_max, statement_time_max, log_size_max, secure_file_priv, server_version, packet_size_max, tls, users, schemas, upstreams);
         child.handlersocket.inherit(&parent.handlersocket);
     },
     finish: Some(|conf, build| {
@@ -515,6 +521,7 @@ fn options(conf: &Conf, path: &Path) -> EngineOptions {
         options.lock_wait_timeout = timeout;
     }
     options.rollback_on_timeout = conf.rollback_on_timeout.unwrap_or(false);
+    options.event_scheduler = conf.event_scheduler.unwrap_or(false);
     options.statement_time_max = conf.statement_time_max.filter(|time| !time.is_zero());
     if let Some(bytes) = conf.statement_memory_max {
         options.statement_memory_max = usize::try_from(bytes).unwrap_or(usize::MAX);

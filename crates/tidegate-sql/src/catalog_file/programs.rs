@@ -19,7 +19,8 @@ use crate::{
 /// What format 5 added: the definitions of stored programs.
 ///
 /// `kind` is 1 for triggers, of which `table_id` is the table and `position` the place among all of that table, 2 for procedures,
-/// 3 for functions and 4 for events, of which `position` is the time of the last ALTER.
+/// 3 for functions and 4 for events, of which `position` is the time of the last ALTER, and `table_id` that of the last run in
+/// seconds since 1970.
 pub(crate) const TABLE: &str = "\
 CREATE TABLE IF NOT EXISTS tg_program (id INTEGER PRIMARY KEY, kind INTEGER NOT NULL, name TEXT NOT NULL, table_id INTEGER, \
  position INTEGER NOT NULL, text TEXT NOT NULL, sql_mode TEXT NOT NULL, definer TEXT NOT NULL, created INTEGER NOT NULL, \
@@ -73,12 +74,27 @@ pub(crate) fn store_routine(conn: &Conn, kind: RoutineKind, new: &NewProgram<'_>
     store(conn, new, number_of(kind), Datum::Null, 0)
 }
 
-/// Writes an event that was altered at this time, or is new, inside of the caller's transaction.
+/// Writes an event that was altered at this time, or is new, and has run last at `last_run`, inside of the caller's transaction.
 ///
 /// # Errors
 /// SQLite's.
-pub(crate) fn store_event(conn: &Conn, new: &NewProgram<'_>, altered: i64) -> Result<(), SqliteError> {
-    store(conn, new, EVENT, Datum::Null, altered)
+pub(crate) fn store_event(
+    conn: &Conn,
+    new: &NewProgram<'_>,
+    altered: i64,
+    last_run: Option<i64>,
+) -> Result<(), SqliteError> {
+    store(conn, new, EVENT, last_run.map_or(Datum::Null, Datum::Int), altered)
+}
+
+/// Says when an event has run last, inside of the caller's transaction. Another one may have its number by now.
+///
+/// # Errors
+/// SQLite's.
+pub(crate) fn note_run(conn: &mut Conn, event: &Kept, at: i64) -> Result<(), SqliteError> {
+    let sql = "UPDATE tg_program SET table_id = ?1 WHERE kind = ?2 AND id = ?3 AND created = ?4";
+    let values = [at, EVENT, event.id, event.created].map(Cell::Int);
+    conn.run_kept(sql, values.into_iter()).map(drop)
 }
 
 /// Gives a program another text, at a time in microseconds since 1970.
@@ -189,10 +205,10 @@ pub(crate) fn load_events(
     collation: Collation,
 ) -> Result<Vec<Arc<Event>>, SqliteError> {
     let mut events = Vec::new();
-    each(conn, EVENT, "name", collation, |kept, _, altered| {
+    each(conn, EVENT, "name", collation, |kept, last_run, altered| {
         let kept = Kept { altered, ..kept };
         let known = old.iter().find(|known| known.kept.is_same(&kept)).cloned();
-        events.push(known.unwrap_or_else(|| Arc::new(Event::new(kept))));
+        events.push(known.unwrap_or_else(|| Arc::new(Event::new(kept, last_run))));
     })?;
     Ok(events)
 }

@@ -75,7 +75,7 @@ fn create(core: &mut Core, event: &EventStatement, schedule: Option<Schedule>, n
             }
             programs::remove(conn, known.kept.id).map_err(internal)?;
         }
-        programs::store_event(conn, &new, 0).map_err(internal)?;
+        programs::store_event(conn, &new, 0, None).map_err(internal)?;
         Ok(false)
     })?;
     if exists {
@@ -128,7 +128,7 @@ fn alter(core: &mut Core, event: &EventStatement, schedule: Option<Schedule>, no
             return Err(errors::event_exists(&new_name));
         }
         programs::remove(conn, found.kept.id).map_err(internal)?;
-        programs::store_event(conn, &new, now).map_err(internal)
+        programs::store_event(conn, &new, now, found.last_run()).map_err(internal)
     })?;
     if is_over {
         core.env.note(errors::event_disabled_at_once());
@@ -197,8 +197,17 @@ fn schedule_of(core: &mut Core, spec: &ScheduleSpec, sql: &[u8], now: i64) -> Re
         ScheduleSpec::Every { quantity, unit, starts, ends } => (*quantity, *unit, *starts, *ends),
     };
     let text = String::from_utf8_lossy(&sql[quantity.0..quantity.1]).into_owned();
-    let quantity = match core.value_of(&format!("CAST({text} AS SIGNED)"))? {
+    let expression = match unit.smallest() {
+        None => format!("CAST({text} AS SIGNED)"),
+        // What such an interval is in its smallest unit.
+        Some(smallest) => {
+            let (smallest, unit, from) = (smallest.word(), unit.word(), "TIMESTAMP'2001-01-01 00:00:00'");
+            format!("TIMESTAMPDIFF({smallest}, {from}, {from} + INTERVAL ({text}) {unit})")
+        }
+    };
+    let quantity = match core.value_of(&expression)? {
         Datum::Int(quantity @ 1..=QUANTITY_MAX) => quantity as u32,
+        Datum::Null => return Err(errors::wrong_event_time("INTERVAL", "NULL")),
         _ => return Err(errors::wrong_event_interval()),
     };
     let starts = match starts {

@@ -2,7 +2,7 @@
 
 mod idle_limits;
 mod numbers;
-mod programs;
+pub(crate) mod programs;
 mod rights;
 pub(crate) mod sequences;
 mod tables;
@@ -297,6 +297,7 @@ impl Env {
         if !self.user_before.borrow().is_empty() {
             self.user_before.borrow_mut().clear();
         }
+        self.take_settings();
         if self.warning_total.get() > 0 || !self.shown.borrow().is_empty() {
             let old = std::mem::take(&mut *self.warnings.borrow_mut());
             *self.shown.borrow_mut() = old;

@@ -9,7 +9,12 @@ use tidegate_rows::ServerError;
 
 use super::{Env, Numbers, TakenAutos};
 use crate::{
-    catalog::TableState, errors::Warning, parse::program::code::Code, shared::EngineInner, task, value::Datum,
+    catalog::TableState,
+    errors::Warning,
+    parse::program::code::{Code, Shape},
+    shared::EngineInner,
+    task,
+    value::Datum,
 };
 
 /// The part of a session that belongs to stored programs.
@@ -19,20 +24,31 @@ pub(crate) struct Programs {
     engine: OnceCell<Weak<EngineInner>>,
     /// The variables of the program that runs, by their slots.
     locals: RefCell<Vec<Datum>>,
-    /// The procedure of which a statement runs, and the scope of that.
-    reading: RefCell<Option<(Arc<Code>, usize)>>,
+    /// The procedure of which a statement runs.
+    reading: RefCell<Option<Reading>>,
     /// The same as numbers.
     reading_number: Cell<(u64, usize)>,
     /// The procedures that call each other now.
     calls: RefCell<Vec<Arc<Code>>>,
+    /// The settings that programs have changed in the statement that runs, as they were before.
+    settings: RefCell<Vec<(String, String)>>,
     /// Tables that functions have changed, until the statement around them takes note.
     touched: RefCell<Vec<Arc<TableState>>>,
+}
+
+/// The names of a procedure that a text knows which is a part of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Reading {
+    pub(crate) code: Arc<Code>,
+    pub(crate) scope: usize,
+    /// What the fields of its records are.
+    pub(crate) shape: Arc<Shape>,
 }
 
 /// What the session is again when a call has ended.
 pub(crate) struct OutsideCall {
     locals: Vec<Datum>,
-    reading: Option<(Arc<Code>, usize)>,
+    reading: Option<Reading>,
     sql_mode: u64,
     select_limit: u64,
 }
@@ -76,8 +92,8 @@ impl Env {
         }
     }
 
-    /// The procedure whose names the text knows that runs, and the scope of that.
-    pub(crate) fn program(&self) -> Option<(Arc<Code>, usize)> {
+    /// The procedure whose names the text knows that runs.
+    pub(crate) fn program(&self) -> Option<Reading> {
         self.programs.reading.borrow().clone()
     }
 
@@ -88,8 +104,9 @@ impl Env {
     }
 
     /// A text runs that knows the names of a procedure, or of none; answers what did before.
-    pub(crate) fn reads_as(&self, program: Option<(Arc<Code>, usize)>) -> Option<(Arc<Code>, usize)> {
-        self.programs.reading_number.set(program.as_ref().map_or((0, 0), |(code, scope)| (code.number, *scope)));
+    pub(crate) fn reads_as(&self, program: Option<Reading>) -> Option<Reading> {
+        let number = |reading: &Reading| (reading.code.number_of(&reading.shape), reading.scope);
+        self.programs.reading_number.set(program.as_ref().map_or((0, 0), number));
         self.programs.reading.replace(program)
     }
 
@@ -131,7 +148,7 @@ impl Env {
     /// A program begins, with these variables.
     pub(crate) fn enter_program(&self, locals: Vec<Datum>, sql_mode: u64) -> Outside {
         let numbers = self.numbers.get();
-        // SET insert_id is about the statement's own row.
+        // SET insert_id is about the statement's own row. Other settings that the program changes stay changed.
         self.numbers.set(Numbers { insert_id: None, ..numbers });
         let aborting = self.aborting.borrow_mut().take();
         task::set_warned(false);
@@ -154,7 +171,7 @@ impl Env {
     /// A program has ended; answers its variables. The warnings of one that has failed are its statement's.
     pub(crate) fn leave_program(&self, outside: Outside, succeeded: bool) -> Vec<Datum> {
         self.sql_mode.set(outside.sql_mode);
-        self.numbers.set(outside.numbers);
+        self.numbers.set(Numbers { insert_id: outside.numbers.insert_id, ..self.numbers.get() });
         self.autos.set(outside.autos);
         self.last_insert_id.set(outside.last_insert_id);
         self.row_count.set(outside.row_count);
@@ -176,6 +193,21 @@ impl Env {
         let frame = self.leave_program(outside, succeeded);
         own.into_iter().for_each(|warning| self.push(warning));
         frame
+    }
+
+    /// Notes what a setting was that a program changes.
+    pub(crate) fn note_setting(&self, name: &str, before: Option<String>) {
+        let mut settings = self.programs.settings.borrow_mut();
+        if let Some(before) = before
+            && !settings.iter().any(|(known, _)| known == name)
+        {
+            settings.push((name.to_owned(), before));
+        }
+    }
+
+    /// What the settings were that programs have changed since this was asked last.
+    pub(crate) fn take_settings(&self) -> Vec<(String, String)> {
+        self.programs.settings.take()
     }
 
     /// Notes tables that a function has changed.

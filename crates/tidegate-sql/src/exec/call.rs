@@ -91,11 +91,8 @@ impl Writer<'_> {
     /// Those of the procedure, and of its arguments.
     pub(super) fn call_procedure(&mut self, plan: &CallPlan) -> Res<Vec<(out::Out, Datum)>> {
         let body = &plan.called.function()?.body;
-        let values = match &plan.given {
-            Some(feed) => self.collect_some(feed, 1)?,
-            None => Vec::new(),
-        };
-        let outs = plan.given.as_ref().map_or(&[][..], |feed| &feed.outs);
+        let values = self.collect_some(&plan.given, 1)?;
+        let outs = &plan.given.outs;
         let given = plan.taken.iter().zip(outs).zip(values).map(|((slot, of), value)| (*slot, of, value));
         let mut frame = self.run_body(body, given)?;
         let places = plan.places.iter();

@@ -15,17 +15,22 @@ use crate::{
     catalog::TableState,
     column::Column,
     errors,
-    parse::program::{Event, Timing, code::FragmentId},
+    parse::{
+        SetItem, SetValue,
+        program::{Event, Timing, code::FragmentId},
+    },
     store::conn::{Cell, Step},
     temporary_name,
     translate::{
         dml::Feed,
         params::Params,
         plan::PlanKind,
+        procedures::SetPlan,
         programs::{Body, Fired, Planned, PlannedKind, new_slot},
         target_table::TargetTable,
     },
-    value::{Datum, out::Out},
+    value::{Datum, SqlType, out::Out},
+    variables,
 };
 
 /// Runs the statements of a trigger or function.
@@ -130,6 +135,38 @@ impl BodyHost<'_, '_> {
     fn planned(&self, fragment: FragmentId) -> Res<Rc<Planned>> {
         self.body.planned(fragment, self.writer.env)
     }
+
+    /// SET: all values are read before the first is set.
+    fn set(&mut self, plan: &SetPlan) -> Res<()> {
+        let env = self.writer.env;
+        let engine = env.engine().ok_or_else(|| errors::internal("a program without its engine"))?;
+        let values = self.inner().collect_some(&plan.given, 1)?;
+        let mut given = plan.given.outs.iter().zip(&values).map(|(out, value)| program::user_value(out, value));
+        for item in plan.items.iter() {
+            match item {
+                SetItem::User { name, .. } => {
+                    if let Some(value) = given.next() {
+                        env.set_user_variable(name.trim_matches(['\'', '"', '`']), value);
+                    }
+                }
+                SetItem::Names { charset, collation } => {
+                    variables::set_names(&engine, env, charset.as_deref(), collation.as_deref())?;
+                }
+                SetItem::System { global, name, value } => {
+                    let value = match value {
+                        None => None,
+                        Some(SetValue::Word(word)) => Some(variables::text_value(word)),
+                        Some(SetValue::Expr(_)) => given.next(),
+                    };
+                    env.note_setting(name, variables::value_of(&engine, env, name));
+                    let commit = || Err(errors::autocommit_in_trigger());
+                    variables::set_system(&engine, env, *global, name, value.as_ref(), commit)?;
+                }
+                SetItem::Transaction { .. } => return Err(errors::internal("SET TRANSACTION in a trigger")),
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Host for BodyHost<'_, '_> {
@@ -156,12 +193,21 @@ impl Host for BodyHost<'_, '_> {
         Ok(Table::new(Rc::clone(&planned), cells))
     }
 
+    fn opened(&mut self, _: FragmentId, _: &Table) {
+        // The body has known it since the query was planned.
+    }
+
+    fn field_type(&self, slot: usize) -> Option<SqlType> {
+        self.body.field_type(slot)
+    }
+
     fn run(&mut self, fragment: FragmentId) -> Res<()> {
         let planned = self.planned(fragment)?;
         let kind = match &planned.kind {
             PlannedKind::Failed(error) => return Err(error.clone()),
             PlannedKind::Query(feed) => return self.inner().collect_some(feed, usize::MAX).map(drop),
             PlannedKind::Write(kind) => kind,
+            PlannedKind::Set(set) => return self.set(set),
             PlannedKind::Call(call) => {
                 let mut writer = self.inner();
                 let called = writer.call_procedure(call);
@@ -213,6 +259,8 @@ fn query(planned: &Planned) -> Res<&Feed> {
     match &planned.kind {
         PlannedKind::Query(feed) => Ok(feed),
         PlannedKind::Failed(error) => Err(error.clone()),
-        PlannedKind::Write(_) | PlannedKind::Call(_) => Err(errors::internal("a write among queries")),
+        PlannedKind::Write(_) | PlannedKind::Call(_) | PlannedKind::Set(_) => {
+            Err(errors::internal("a write among queries"))
+        }
     }
 }

@@ -9,7 +9,7 @@ use tidegate_rows::ServerError;
 
 use crate::{
     coerce::Target,
-    column::Column,
+    column::{Column, same_name},
     env::{Env, UserValue},
     errors,
     parse::program::code::{Code, Condition, Diagnostics, DiagnosticsItem, FragmentId, Op, Place, Signal},
@@ -37,7 +37,8 @@ pub(crate) struct Table {
 /// Who knows what the columns are.
 enum Columns {
     Planned(Rc<Planned>),
-    Own(Vec<Out>),
+    /// What the values are; the names, and the types that variables have for them.
+    Own(Vec<Out>, Vec<(String, SqlType)>),
 }
 
 /// What runs the program's statements.
@@ -60,6 +61,12 @@ pub(crate) trait Host {
     /// The statement's.
     fn run(&mut self, fragment: FragmentId) -> Res<()>;
 
+    /// A FOR loop has opened its cursor, whose query gives these columns: they are the fields of its record from now on.
+    fn opened(&mut self, query: FragmentId, table: &Table);
+
+    /// The type of a field of a record, by its slot; `None` if the query does not have it.
+    fn field_type(&self, slot: usize) -> Option<SqlType>;
+
     /// The slot of a column of NEW, and where its values go.
     ///
     /// # Errors
@@ -72,14 +79,42 @@ impl Table {
         Self { columns: Columns::Planned(planned), cells }
     }
 
-    /// Rows whose columns are these.
-    pub(crate) fn of(outs: Vec<Out>, cells: Vec<Datum>) -> Self {
-        Self { columns: Columns::Own(outs), cells }
+    /// Rows whose columns are these, with their names and the types that variables have for them.
+    pub(crate) fn of(outs: Vec<Out>, named: Vec<(String, SqlType)>, cells: Vec<Datum>) -> Self {
+        Self { columns: Columns::Own(outs, named), cells }
+    }
+
+    /// The name of a column.
+    fn name(&self, position: usize) -> Option<&str> {
+        match &self.columns {
+            Columns::Own(_, named) => named.get(position).map(|(name, _)| name.as_str()),
+            Columns::Planned(planned) => planned.names.get(position).map(String::as_str),
+        }
+    }
+
+    /// Where the first column of a name stands.
+    fn position(&self, name: &str) -> Option<usize> {
+        (0..self.outs().len()).find(|position| self.name(*position).is_some_and(|known| same_name(known, name)))
+    }
+
+    /// The name of a column that another one before it has too.
+    fn name_of_two(&self) -> Option<&str> {
+        let names = (0..self.outs().len()).filter_map(|position| Some((position, self.name(position)?)));
+        names.filter(|(position, name)| self.position(name) != Some(*position)).map(|(_, name)| name).next()
+    }
+
+    /// The type that a variable has for the values of a column.
+    pub(crate) fn type_of(&self, name: &str) -> Option<SqlType> {
+        let position = self.position(name)?;
+        match &self.columns {
+            Columns::Own(_, named) => named.get(position).map(|(_, ty)| ty.clone()),
+            Columns::Planned(_) => self.outs().get(position).map(|out| out.ty.clone()),
+        }
     }
 
     fn outs(&self) -> &[Out] {
         match &self.columns {
-            Columns::Own(outs) => outs,
+            Columns::Own(outs, _) => outs,
             Columns::Planned(planned) => match &planned.kind {
                 PlannedKind::Query(feed) => &feed.outs,
                 _ => &[],
@@ -162,14 +197,14 @@ impl<H: Host> Run<'_, H> {
         }
     }
 
-    /// Goes on elsewhere, which may be outside of handlers and blocks.
+    /// Goes on elsewhere, which may be outside of handlers and blocks. Cursors of blocks that a handler goes back to stay open.
     fn go(&mut self, to: usize) {
         let code = self.code;
         while self.active.last().is_some_and(|active| !code.handlers[active.handler].body.has(to)) {
             self.active.pop();
         }
         for (cursor, open) in code.cursors.iter().zip(&mut self.cursors) {
-            if !cursor.within.has(to) {
+            if !cursor.within.has(to) && !self.active.iter().any(|active| cursor.within.has(active.back)) {
                 *open = None;
             }
         }
@@ -181,7 +216,7 @@ impl<H: Host> Run<'_, H> {
         let found = self.code.handler(self.at, condition.code, &condition.sqlstate, is_warning);
         let Some(handler) = found else { return false };
         let back = match op {
-            Op::Unless { behind, .. } | Op::Branch { behind, .. } => *behind,
+            Op::Unless { behind, .. } | Op::Branch { behind, .. } | Op::FetchRecord { behind, .. } => *behind,
             _ => self.at + 1,
         };
         self.active.push(Active { handler, back, condition });
@@ -239,13 +274,21 @@ impl<H: Host> Run<'_, H> {
             }
             Op::Run(statement) => self.host.run(*statement)?,
             Op::Into { query, places } => return self.into(*query, places),
-            Op::Open(cursor) => {
+            Op::Open { cursor, record } => {
                 if self.cursors[*cursor].is_some() {
                     return Err(errors::cursor_already_open());
                 }
-                let table = self.host.rows(self.code.cursors[*cursor].query, usize::MAX)?;
+                let query = self.code.cursors[*cursor].query;
+                let table = self.host.rows(query, usize::MAX)?;
+                if record.is_some() {
+                    if let Some(name) = table.name_of_two() {
+                        return Err(errors::duplicate_column(name));
+                    }
+                    self.host.opened(query, &table);
+                }
                 self.cursors[*cursor] = Some(OpenCursor { table, at: 0 });
             }
+            Op::FetchRecord { record, behind } => return self.fetch_record(*record, *behind),
             Op::Fetch { cursor, places } => return self.fetch(*cursor, places),
             Op::Close(cursor) => {
                 self.cursors[*cursor].take().ok_or_else(errors::cursor_not_open)?;
@@ -405,6 +448,29 @@ impl<H: Host> Run<'_, H> {
         fetched
     }
 
+    /// The next row of a FOR loop: into the fields that the program names.
+    fn fetch_record(&mut self, record: usize, behind: usize) -> Res<Done> {
+        let record = &self.code.records[record];
+        let open = self.cursors[record.cursor].as_mut().ok_or_else(errors::cursor_not_open)?;
+        let width = open.table.outs().len();
+        if open.at >= open.table.cells.len() {
+            return Ok(Done::Goto(behind));
+        }
+        let row = &open.table.cells[open.at..open.at + width];
+        open.at += width;
+        for (name, slot) in &record.fields {
+            let Some(position) = open.table.position(name) else { continue };
+            let Some(ty) = self.host.field_type(*slot) else { continue };
+            let (out, value) = (&open.table.outs()[position], &row[position]);
+            let value = match out.ty == ty {
+                true => value.clone(),
+                false => converted(self.env, &field(name, ty), (["", ""], 0), out, value)?,
+            };
+            self.env.set_local(*slot, value);
+        }
+        Ok(Done::Next)
+    }
+
     /// SIGNAL and RESIGNAL: a warning, or an error.
     fn signal(&mut self, signal: &Signal) -> Res<()> {
         let message = signal.message.map(|message| self.text(message)).transpose()?.flatten();
@@ -448,12 +514,20 @@ impl<H: Host> Run<'_, H> {
 /// # Errors
 /// As [`converted`]; 1054 for a column that NEW does not have, 1906 for a generated one.
 pub(crate) fn assign(host: &impl Host, code: &Code, env: &Env, to: &Place, out: &Out, value: &Datum) -> Res<()> {
+    let of_record;
     let (slot, column, [schema, table]) = match to {
         Place::User(name) => {
             env.set_user_variable(name, user_value(out, value));
             return Ok(());
         }
-        Place::Local(slot) => (*slot, &code.variables[*slot], ["", ""]),
+        Place::Local(slot) => match code.field_at(*slot) {
+            None => (*slot, &code.variables[*slot], ["", ""]),
+            Some((record, name)) => {
+                let ty = host.field_type(*slot).ok_or_else(|| errors::no_such_field(&record.name, name))?;
+                of_record = field(name, ty);
+                (*slot, &of_record, ["", ""])
+            }
+        },
         Place::New(name) => host.column_of_new(name)?,
     };
     if column.generated.is_some() {
@@ -470,6 +544,11 @@ pub(crate) fn assign(host: &impl Host, code: &Code, env: &Env, to: &Place, out: 
     }
     env.set_local(slot, value);
     Ok(())
+}
+
+/// A field of a record.
+fn field(name: &str, ty: SqlType) -> Column {
+    Column::variable(0, name, ty)
 }
 
 /// A value as a variable or a column keeps it; errors name its table and row.

@@ -159,10 +159,20 @@ pub(crate) fn normalise(sql: &[u8], from: usize, mode: LexMode, out: &mut Normal
 }
 
 impl Normalised {
-    /// Whether the statement may define a stored program.
+    /// Whether the statement may define a stored program, or be a block that stands by itself.
     fn may_be_program(&self) -> bool {
         let begins = |word: &[u8]| self.text.get(..word.len()).is_some_and(|text| text.eq_ignore_ascii_case(word));
-        begins(b"CREATE") || begins(b"ALTER")
+        match self.text.first().map(u8::to_ascii_uppercase) {
+            Some(b'C') => begins(b"CREATE") || begins(b"CASE"),
+            Some(b'A') => begins(b"ALTER"),
+            Some(b'B') => begins(b"BEGIN NOT"),
+            Some(b'I') => begins(b"IF"),
+            Some(b'L') => begins(b"LOOP"),
+            Some(b'W') => begins(b"WHILE"),
+            Some(b'R') => begins(b"REPEAT"),
+            Some(b'F') => begins(b"FOR"),
+            _ => false,
+        }
     }
 
     /// Adds a piece of the statement, whose bytes stand at `start`.

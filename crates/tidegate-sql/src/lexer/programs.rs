@@ -1,4 +1,5 @@
-//! Where a statement ends that holds others: the definition of a stored program has a `;` behind each of its own.
+//! Where a statement ends that holds others: the definition of a stored program, and a block that stands by itself, have a `;` behind
+//! each of their own.
 //!
 //! Only words are looked at: whatever opens a block (BEGIN, IF, CASE, LOOP, REPEAT, WHILE, FOR) has an END. The parser, which
 //! knows the grammar, reads up to the place that is found here, and says what is wrong if that is not where the program ends.
@@ -32,15 +33,26 @@ enum Before {
     Inside,
 }
 
-/// Where the definition of a stored program at `sql[from..]` ends: behind its `;`, or with the text. `None` if that is another
+/// Words that begin a statement with others in it that needs no program around it, besides BEGIN NOT ATOMIC.
+pub(crate) const BLOCKS: [&str; 6] = ["IF", "CASE", "LOOP", "WHILE", "REPEAT", "FOR"];
+
+/// Where the definition of a stored program, or the block, at `sql[from..]` ends: behind its `;`, or with the text. `None` if that is another
 /// statement.
 ///
 /// # Errors
 /// As [`tokens`](super::tokens()).
 pub(super) fn program_end(sql: &[u8], from: usize, mode: LexMode) -> Result<Option<usize>, LexError> {
     let mut scan = Scan { sql, pos: from, mode, in_hint: false };
-    let Some(mut before) = head_of_program(&mut scan)? else { return Ok(None) };
-    let mut open = Vec::new();
+    let (mut before, mut open) = match block_alone(sql, from, mode)? {
+        Some((begins, open)) => {
+            scan.pos = begins;
+            (Before::Statement, open)
+        }
+        None => match head_of_program(&mut scan)? {
+            Some(head) => (head, Vec::new()),
+            None => return Ok(None),
+        },
+    };
     // A name that stands behind a word of the head, and what comes behind it.
     let mut named = None;
     loop {
@@ -72,6 +84,21 @@ pub(super) fn program_end(sql: &[u8], from: usize, mode: LexMode) -> Result<Opti
             }
         }
     }
+}
+
+/// Where the first statement begins of a block that stands by itself, and the blocks that are open there.
+fn block_alone(sql: &[u8], from: usize, mode: LexMode) -> Result<Option<(usize, Vec<Block>)>, LexError> {
+    let mut scan = Scan { sql, pos: from, mode, in_hint: false };
+    let mut next = || {
+        let (piece, start, end) = scan.next()?;
+        Ok(if matches!(piece, Piece::Word) { &sql[start..end] } else { &b""[..] })
+    };
+    let first = next()?;
+    if first.eq_ignore_ascii_case(b"BEGIN") {
+        let is_block = next()?.eq_ignore_ascii_case(b"NOT") && next()?.eq_ignore_ascii_case(b"ATOMIC");
+        return Ok(is_block.then(|| (scan.pos, vec![Block::Statements])));
+    }
+    Ok(BLOCKS.iter().any(|word| first.eq_ignore_ascii_case(word.as_bytes())).then(|| (from, Vec::new())))
 }
 
 /// Takes the words up to the kind of a program.
@@ -216,6 +243,11 @@ mod tests {
         check("create event e on schedule every 1 hour do begin delete from t; end");
         check("alter event e on schedule every 1 hour do begin delete from t; end");
         check("alter definer = root@localhost event e comment 'x'");
+        check("begin not atomic declare a int; if a then set a = 1; end if; end");
+        check("BEGIN NOT ATOMIC IF 1 THEN SELECT ';'; END IF; END");
+        check("if exists (select 1) then select if(1, 2, 3); else begin end; end if");
+        check("for r in (select a from t) do select r.a; end for");
+        check("while 1 do set @a = 1; end while");
         check(
             "create trigger t before insert on u for each row begin drop table if exists t; if 1 then if 2 then set @a=1; end if; end if; end",
         );
@@ -232,6 +264,9 @@ mod tests {
             "drop trigger t",
             "create",
             "",
+            "begin",
+            "begin work",
+            "begin not",
         ] {
             assert_eq!(program_end(text.as_bytes(), 0, LexMode::default()).unwrap(), None, "{text}");
         }

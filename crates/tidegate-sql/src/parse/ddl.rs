@@ -305,6 +305,12 @@ fn index_parts(p: &mut Parser) -> Result<Vec<(String, Option<u32>, bool)>> {
     })
 }
 
+/// The name of an engine as servers write it, whatever its case.
+fn engine_name(written: String) -> String {
+    let known = ["InnoDB", "MyISAM", "Aria", "MEMORY", "CSV", "ARCHIVE", "BLACKHOLE"];
+    known.iter().find(|known| written.eq_ignore_ascii_case(known)).map_or(written, |known| (*known).to_owned())
+}
+
 pub(super) fn number(p: &mut Parser) -> Result<u32> {
     let text = match &p.peek_token_ref().token {
         Token::Number(text, _) => text.clone(),
@@ -495,7 +501,7 @@ pub(super) fn table_options(p: &mut Parser) -> Result<TableOptions> {
             return unexpected(p);
         } else if take_word(p, "ENGINE") || take_word(p, "TYPE") {
             skip(p, &Token::Eq);
-            options.engine = Some(word_or_string(p)?);
+            options.engine = Some(engine_name(word_or_string(p)?));
         } else if take_word(p, "COMMENT") {
             skip(p, &Token::Eq);
             options.comment = Some(word_or_string(p)?);

@@ -156,6 +156,8 @@ pub(crate) enum Statement {
     UnlockTables,
     Account(Box<AccountStatement>),
     Call(Call),
+    /// BEGIN NOT ATOMIC, or IF and its like outside of stored programs: the text.
+    Block(String),
     CreateTrigger(Box<CreateTrigger>),
     CreateRoutine(Box<CreateRoutine>),
     AlterRoutine(Box<AlterRoutine>),

@@ -8,12 +8,18 @@ use std::{mem, rc::Rc, sync::Arc};
 
 use tidegate_rows::{Column as SinkColumn, Flow, QueryError, Row, ServerError, Sink, SinkClosed, Summary};
 
-use super::{Core, Session, prepared::Context, statements::Discard, status, values::First};
+use super::{
+    Core, Session,
+    prepared::Context,
+    statements::Discard,
+    status,
+    values::{First, type_of},
+};
 use crate::{
     account_name::Name,
     accounts::Privileges,
     column::Column,
-    env::Env,
+    env::{Env, programs::Reading},
     errors,
     exec::{
         self,
@@ -25,13 +31,15 @@ use crate::{
         self, Argument, ArgumentPlace, Call, TableName,
         program::{
             RoutineKind,
-            code::{Code, FragmentId},
+            code::{Code, FragmentId, Shape},
+            compile, definition,
             event::Event,
             routine::{self, Routine},
             signature::{Mode, Parameter, Signature},
         },
     },
     schema::Schema,
+    sql_mode,
     store::conn::Cell,
     task,
     translate::{
@@ -39,7 +47,7 @@ use crate::{
         params::{Params, Text},
         returning::Returned,
     },
-    value::{Datum, out::Out},
+    value::{Datum, SqlType, collation::Collation, out::Out},
     variables,
 };
 
@@ -58,6 +66,8 @@ struct Given {
 struct CallHost<'h> {
     core: &'h mut Core,
     code: &'h Arc<Code>,
+    /// What the fields of its records are.
+    shape: Arc<Shape>,
     sink: &'h mut dyn Sink,
     /// What has ended the call besides an error of a statement: the client does not read any more.
     lost: &'h mut Option<QueryError>,
@@ -122,6 +132,27 @@ pub(super) fn call(
     if !for_client.is_empty() {
         core.send_out_parameters(&for_client, sink)?;
     }
+    core.end_nested();
+    core.ok(affected, more, sink);
+    Ok(())
+}
+
+/// Runs a block that stands by itself, as a procedure without a name. Its names are nobody else's: `text` is read where it runs.
+///
+/// # Errors
+/// 1064; those of its statements that none of its handlers takes.
+pub(super) fn block(core: &mut Core, text: &str, more: bool, sink: &mut dyn Sink) -> Result<(), QueryError> {
+    let context = core.prepared_context();
+    let collation = match &core.schema {
+        Some(schema) => schema.catalog()?.collation.unwrap_or(Collation::DEFAULT),
+        None => Collation::DEFAULT,
+    };
+    let sql_mode = context.sql_mode;
+    let pipes_as_concat = sql_mode & sql_mode::PIPES_AS_CONCAT != 0;
+    let reading = compile::Reading { mode: core.env.lex_mode(), pipes_as_concat, collation };
+    let code = Arc::new(definition::read_block(text, reading)?);
+    let mut affected = 0;
+    core.within(&context, |core| in_frame(core, (None, sql_mode), &code, Vec::new(), &mut affected, sink).map(drop))?;
     core.end_nested();
     core.ok(affected, more, sink);
     Ok(())
@@ -192,7 +223,7 @@ fn arguments(
         let is_known = match &argument.place {
             ArgumentPlace::Nowhere => false,
             ArgumentPlace::Name(name) => {
-                core.env.program().is_some_and(|(code, scope)| code.slot(scope, name).is_some())
+                core.env.program().is_some_and(|reading| reading.code.slot(reading.scope, name).is_some())
             }
             ArgumentPlace::Variable(_) | ArgumentPlace::Parameter => true,
         };
@@ -238,7 +269,7 @@ fn in_frame(
     let before = acting.map(|definer| env.act_as(Some(definer)));
     let mut lost = None;
     let ran = take_arguments(&env, code, given).and_then(|()| {
-        let host = CallHost { core: &mut *core, code, sink, lost: &mut lost, affected };
+        let host = CallHost { core: &mut *core, code, shape: Arc::default(), sink, lost: &mut lost, affected };
         program::run(host, code, &env)
     });
     if let Some(before) = before {
@@ -267,7 +298,7 @@ fn give_back(env: &Env, place: &ArgumentPlace, out: &Out, value: &Datum) -> Res<
     match place {
         ArgumentPlace::Variable(name) => env.set_user_variable(name, program::user_value(out, value)),
         ArgumentPlace::Name(name) => {
-            let Some((code, scope)) = env.program() else { return Ok(()) };
+            let Some(Reading { code, scope, .. }) = env.program() else { return Ok(()) };
             if let Some(slot) = code.slot(scope, name) {
                 env.set_local(slot, program::converted(env, &code.variables[slot], (["", ""], 0), out, value)?);
             }
@@ -320,7 +351,8 @@ impl Core {
 impl CallHost<'_> {
     fn run_fragment(&mut self, fragment: FragmentId, sink: Option<&mut dyn Sink>) -> Res<()> {
         let fragment = &self.code.fragments[fragment];
-        let before = self.core.env.reads_as(Some((Arc::clone(self.code), fragment.scope)));
+        let (code, shape) = (Arc::clone(self.code), Arc::clone(&self.shape));
+        let before = self.core.env.reads_as(Some(Reading { code, scope: fragment.scope, shape }));
         let text = Text { sql: fragment.text.as_bytes(), params: Params::NONE };
         let ran = match sink {
             Some(sink) => self.core.run_nested(text, sink),
@@ -359,7 +391,15 @@ impl Host for CallHost<'_> {
         if most == ROWS_OF_INTO {
             *self.affected += rows.rows.min(1) as u64;
         }
-        Ok(Table::of(rows.outs(), rows.cells))
+        Ok(Table::of(rows.outs(), rows.named, rows.cells))
+    }
+
+    fn opened(&mut self, query: FragmentId, table: &Table) {
+        self.shape = Arc::new(self.shape.with(self.code, query, |name| table.type_of(name)));
+    }
+
+    fn field_type(&self, slot: usize) -> Option<SqlType> {
+        self.shape.type_of(slot).cloned()
     }
 
     fn run(&mut self, fragment: FragmentId) -> Res<()> {
@@ -400,6 +440,8 @@ impl Sink for ResultSets<'_> {
 /// Keeps the first rows of a query.
 struct Collected {
     columns: Vec<First>,
+    /// Their names, each with the type that a variable has for all that may be in the column.
+    named: Vec<(String, SqlType)>,
     cells: Vec<Datum>,
     rows: usize,
     most: usize,
@@ -410,7 +452,16 @@ struct Collected {
 
 impl Collected {
     fn new(most: usize, memory_max: usize) -> Self {
-        Self { columns: Vec::new(), cells: Vec::new(), rows: 0, most, bytes: 0, memory_max, is_too_much: false }
+        Self {
+            columns: Vec::new(),
+            named: Vec::new(),
+            cells: Vec::new(),
+            rows: 0,
+            most,
+            bytes: 0,
+            memory_max,
+            is_too_much: false,
+        }
     }
 
     fn outs(&self) -> Vec<Out> {
@@ -421,6 +472,8 @@ impl Collected {
 impl Sink for Collected {
     fn columns(&mut self, columns: &[SinkColumn]) {
         self.columns = columns.iter().map(First::of).collect();
+        let named = |column: &SinkColumn| (String::from_utf8_lossy(&column.name).into_owned(), type_of(column));
+        self.named = columns.iter().map(named).collect();
     }
     fn row(&mut self, row: Row<'_>) -> Flow {
         self.rows += 1;

@@ -93,26 +93,9 @@ impl Check<'_> {
                 self.on_table(table, Privileges::SELECT)
             }),
             Statement::LockAll => self.access.want_global(Privileges::RELOAD),
-            Statement::CreateDatabase { .. }
-            | Statement::AlterDatabase { .. }
-            | Statement::DropDatabase { .. }
-            | Statement::CreateTable(_)
-            | Statement::DropTable { .. }
-            | Statement::Truncate(_)
-            | Statement::AlterTable { .. }
-            | Statement::RenameTable(_)
-            | Statement::CreateView { .. }
-            | Statement::DropView { .. }
-            | Statement::CreateSequence(_)
-            | Statement::AlterSequence { .. }
-            | Statement::DropSequence { .. }
-            | Statement::DropProgram { .. } => self.definition(statement),
-            Statement::Event(event) => self.event(&event.name, event.rename.as_ref()),
-            // What these take is a privilege on the table, which is not known yet, or none for the definer.
-            Statement::CreateTrigger(_)
-            | Statement::CreateRoutine(_)
-            | Statement::AlterRoutine(_)
-            | Statement::Call(_) => Ok(()),
+            Statement::Call(_) | Statement::Block(_) => Ok(()),
+            definition if definition.is_definition() => self.definition(definition),
+            _ => Err(errors::internal("a statement whose rights nobody asks for")),
         }
     }
 
@@ -161,9 +144,13 @@ impl Check<'_> {
             Statement::DropSequence { names, .. } => {
                 names.iter().try_for_each(|name| self.on_table(name, Privileges::DROP))
             }
-            // As for CREATE TRIGGER.
             Statement::DropProgram { kind: "EVENT", name, .. } => self.in_schema(name, Privileges::EVENT),
-            Statement::DropProgram { .. } => Ok(()),
+            Statement::Event(event) => self.event(&event.name, event.rename.as_ref()),
+            // What these take is a privilege on the table, which is not known yet, or none for the definer.
+            Statement::CreateTrigger(_)
+            | Statement::CreateRoutine(_)
+            | Statement::AlterRoutine(_)
+            | Statement::DropProgram { .. } => Ok(()),
             _ => Err(errors::internal("not a definition")),
         }
     }

@@ -42,7 +42,7 @@ impl Core {
         let given: Vec<_> = (0..kinds.len()).map(|index| constants.params.int(index)).collect();
         let program = self.env.program();
         let mut translator = Translator::new(session, constants.sql, constants.literals, (kinds, &given), tokens);
-        translator.program = program.as_ref().map(|(code, scope)| translate::programs::Names::of_call(code, *scope));
+        translator.program = program.as_ref().map(translate::programs::Names::of_call);
         translator.values = constants.params;
         translator.late = !matches!(statement, Statement::Query(_));
         let kind = match statement {
@@ -59,6 +59,9 @@ impl Core {
         if matches!(&kind, PlanKind::Select(select) if select.locking.is_some()) && !called.is_empty() {
             return Err(errors::unsupported("FOR UPDATE in a query whose functions write"));
         }
+        if matches!(kind, PlanKind::Select(_)) && translator.programs_lock_rows && called.is_empty() {
+            return Err(errors::unsupported("a query whose functions lock rows and write none"));
+        }
         let plan = Plan {
             named: named_of(statement, tokens, &kind, &translator),
             reads_more: !cacheable || reads_more(&kind, &translator),
@@ -72,7 +75,7 @@ impl Core {
             made_rows: translator.made_rows.into(),
             called,
             calls: translator.calls.into(),
-            locks_rows: translator.locks.found.is_some(),
+            locks_rows: translator.locks.found.is_some() || translator.programs_lock_rows,
         };
         Ok((plan, translator.literals.into_looked(), cacheable))
     }

@@ -48,6 +48,14 @@ pub(super) fn set(core: &mut Core, items: &[SetItem], sql: &[u8]) -> Res<()> {
     Ok(())
 }
 
+/// Gives the session's variables that triggers and functions have set in a statement which was undone the values of before.
+///
+/// # Errors
+/// None for such values.
+pub(super) fn set_back_all(core: &mut Core) -> Res<()> {
+    core.env.take_settings().iter().try_for_each(|(name, value)| set_back(core, name, value))
+}
+
 /// Gives a session's variable the value that it has had before.
 ///
 /// # Errors

@@ -79,6 +79,7 @@ impl Core {
             Statement::Explain { from, json } => return (self.above.explain)(self, text, (from, to), json, more, sink),
             Statement::Admin { verb, tables } => return (self.above.admin)(self, verb, &tables, more, sink),
             Statement::Call(call) => return super::call::call(self, &call, text, more, sink),
+            Statement::Block(block) => return super::call::block(self, &block, more, sink),
             Statement::Kill { target, kill } => self.kill(&target, kill)?,
             Statement::Signal { state, number, message } => {
                 return Err(errors::signalled(&state, number, message).into());

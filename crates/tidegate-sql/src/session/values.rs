@@ -149,6 +149,46 @@ impl First {
     }
 }
 
+/// The type that a variable has for all that may be in a column, as its description tells.
+pub(super) fn type_of(column: &Column) -> SqlType {
+    use tidegate_rows::ColumnType as T;
+    let is_binary = column.collation == Collation::BINARY.0;
+    let base = match column.kind {
+        T::Tiny => Base::Tiny,
+        T::Short => Base::Small,
+        T::Int24 => Base::Medium,
+        T::Long => Base::Int,
+        T::LongLong => Base::Big,
+        T::Year => Base::Year,
+        T::Float => Base::Float,
+        T::Double => Base::Double,
+        T::NewDecimal => Base::Decimal,
+        T::Date => Base::Date,
+        T::Time => Base::Time,
+        T::Datetime => Base::Datetime,
+        T::Timestamp => Base::Timestamp,
+        T::Null => Base::Null,
+        T::VarString | T::String if is_binary => Base::Varbinary,
+        T::VarString | T::String => Base::Varchar,
+        _ if is_binary => Base::LongBlob,
+        _ => Base::LongText,
+    };
+    let mut ty = match base {
+        Base::Varchar => {
+            let collation = Collation(column.collation);
+            return SqlType::varchar(column.length / collation.char_bytes_max(), collation);
+        }
+        Base::LongText => SqlType { collation: Collation(column.collation), ..SqlType::new(base) },
+        Base::LongBlob => SqlType::new(base),
+        _ => SqlType { length: column.length, decimals: column.decimals, ..SqlType::new(base) },
+    };
+    ty.unsigned = column.flags.is_unsigned() && column.kind.is_number();
+    if base == Base::Decimal {
+        ty.length = ty.length.saturating_sub(u32::from(ty.decimals > 0) + u32::from(!ty.unsigned));
+    }
+    ty
+}
+
 impl Sink for First {
     fn columns(&mut self, columns: &[Column]) {
         use tidegate_rows::ColumnType as T;

@@ -68,7 +68,7 @@ pub(crate) fn events(translator: &Translator<'_>) -> Res<Rows> {
             let (at, quantity, unit, starts, ends) = in_its_zone(now.env, head, || match head.schedule {
                 Schedule::At(at) => (time(at), Item::Null, Item::Null, Item::Null, Item::Null),
                 Schedule::Every { quantity, unit, starts, ends } => {
-                    let quantity = Item::from(quantity.to_string());
+                    let quantity = Item::from(unit.quantity(quantity));
                     (Item::Null, quantity, unit.word().into(), time(starts), ends.map_or(Item::Null, time))
                 }
             });
@@ -93,7 +93,7 @@ pub(crate) fn events(translator: &Translator<'_>) -> Res<Rows> {
                 if head.preserve { "PRESERVE" } else { "NOT PRESERVE" }.into(),
                 time(kept.created / 1_000_000),
                 time(altered / 1_000_000),
-                now.engine.events.last_run((schema.id, kept.id)).map_or(Item::Null, time),
+                in_its_zone(now.env, head, || event.last_run().map_or(Item::Null, time)),
                 head.comment.as_str().into(),
                 Item::Int(1),
                 kept.charset.as_str().into(),
@@ -139,7 +139,7 @@ fn statement(event: &Event, head: &EventHead) -> String {
         Schedule::At(at) => format!("AT {}", shown(at)),
         Schedule::Every { quantity, unit, starts, ends } => {
             let ends = ends.map_or_else(String::new, |ends| format!(" ENDS {}", shown(ends)));
-            format!("EVERY {quantity} {} STARTS {}{ends}", unit.word(), shown(starts))
+            format!("EVERY {} {} STARTS {}{ends}", unit.quantity(quantity), unit.word(), shown(starts))
         }
     };
     let comment = match head.comment.as_str() {

@@ -73,7 +73,7 @@ pub(crate) struct StoredFunction {
 pub(crate) struct CallPlan {
     pub(crate) called: Rc<Called>,
     /// The query that gives the values of the arguments, and the parameters that take them.
-    pub(crate) given: Option<Feed>,
+    pub(crate) given: Feed,
     pub(crate) taken: Box<[usize]>,
     /// The OUT and INOUT parameters, and where their values go.
     pub(crate) places: Box<[(usize, Place)]>,

@@ -36,7 +36,7 @@ mod names;
 mod param;
 pub(crate) mod params;
 pub(crate) mod plan;
-mod procedures;
+pub(crate) mod procedures;
 pub(crate) mod programs;
 pub(crate) mod returning;
 pub(crate) mod revise;
@@ -242,6 +242,8 @@ pub(crate) struct Translator<'a> {
     pub(crate) calls: Vec<Rc<calls::Called>>,
     /// What these functions return depends on more than tables and their arguments.
     pub(crate) calls_read_more: bool,
+    /// A query in a trigger or function has FOR UPDATE or FOR SHARE.
+    pub(crate) programs_lock_rows: bool,
     /// What CURRENT_USER() answers where somebody else than the session acts.
     pub(crate) current_user: Option<Rc<str>>,
     aliases: usize,
@@ -299,6 +301,7 @@ impl<'a> Translator<'a> {
             program_variables: Vec::new(),
             calls: Vec::new(),
             calls_read_more: false,
+            programs_lock_rows: false,
             current_user: None,
             aliases: 0,
             views: 0,

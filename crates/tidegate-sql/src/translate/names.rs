@@ -37,7 +37,10 @@ impl Translator<'_> {
                 first.unwrap_or_else(|| text.to_owned())
             }
             Expr::Identifier(name) => name.value.clone(),
-            Expr::CompoundIdentifier(parts) => parts.last().map_or(String::new(), |part| part.value.clone()),
+            Expr::CompoundIdentifier(parts) => match (parts.as_slice(), self.program) {
+                ([row, field], Some(names)) if names.has_record(&row.value) => format!("{}.{}", row.value, field.value),
+                _ => parts.last().map_or(String::new(), |part| part.value.clone()),
+            },
             Expr::Value(value) => {
                 if let Value::Placeholder(name) = &value.value
                     && let Some(index) = name.strip_prefix(':').and_then(|index| index.parse::<usize>().ok())

@@ -1,4 +1,4 @@
-//! Procedures that triggers and functions call: what they must not do there, and their plans.
+//! Procedures that triggers and functions call, and SET: what they must not do there, and their plans.
 
 use std::rc::Rc;
 
@@ -7,15 +7,20 @@ use tidegate_rows::ServerError;
 use super::{
     Res, Session,
     calls::{self, CallPlan},
+    dml::Feed,
     programs::{Body, Gathered, Planned, PlannedKind},
 };
-use crate::{
-    errors,
-    parse::{
-        Call, Statement,
-        program::code::{Fragment, FragmentKind},
-    },
+use crate::parse::{
+    Call, SetItem, SetValue, Span, Statement,
+    program::code::{Fragment, FragmentKind},
 };
+
+/// SET in a trigger or function: what it sets, and the query of the expressions among its values.
+#[derive(Debug)]
+pub(crate) struct SetPlan {
+    pub(crate) items: Box<[SetItem]>,
+    pub(crate) given: Feed,
+}
 
 impl Body {
     /// Why a statement must not stand in a procedure that a trigger or function calls, if it must not.
@@ -23,35 +28,43 @@ impl Body {
         if fragment.kind != FragmentKind::Statement {
             return None;
         }
-        Some(match statement {
-            Statement::Insert(insert) if insert.returning.is_none() => return None,
-            Statement::Delete(delete) if delete.returning.is_none() => return None,
-            Statement::Update(_) => return None,
-            Statement::Query(_) | Statement::Insert(_) | Statement::Delete(_) | Statement::Show(_) => {
-                errors::result_set_refused(if self.table.is_some() { "a trigger" } else { "a function" })
+        statement.refused_beneath(if self.table.is_some() { "a trigger" } else { "a function" })
+    }
+
+    /// SET: the query of its values.
+    pub(super) fn plan_set(
+        &self,
+        session: Session<'_>,
+        fragment: &Fragment,
+        items: &[SetItem],
+        depth: usize,
+        gathered: &mut Gathered,
+    ) -> Res<Planned> {
+        let spans = items.iter().filter_map(|item| match item {
+            SetItem::User { value, .. } | SetItem::System { value: Some(SetValue::Expr(value)), .. } => Some(*value),
+            _ => None,
+        });
+        let given = self.plan_values(session, fragment, spans, depth, gathered)?;
+        Ok(match given.kind {
+            PlannedKind::Query(feed) => {
+                Planned { kind: PlannedKind::Set(SetPlan { items: items.into(), given: feed }), ..given }
             }
-            Statement::Prepare { .. }
-            | Statement::Execute { .. }
-            | Statement::ExecuteImmediate { .. }
-            | Statement::Deallocate(_) => errors::refused_in_trigger("Dynamic SQL"),
-            Statement::Begin { .. }
-            | Statement::Commit(_)
-            | Statement::Rollback(_)
-            | Statement::CreateDatabase { .. }
-            | Statement::AlterDatabase { .. }
-            | Statement::DropDatabase { .. }
-            | Statement::CreateTable(_)
-            | Statement::DropTable { .. }
-            | Statement::Truncate(_)
-            | Statement::AlterTable { .. }
-            | Statement::RenameTable(_)
-            | Statement::CreateView { .. }
-            | Statement::DropView { .. }
-            | Statement::AlterRoutine(_)
-            | Statement::DropProgram { .. }
-            | Statement::Account(_) => errors::commit_in_trigger(),
-            _ => errors::unsupported("this statement in a procedure that a trigger or function calls"),
+            _ => given,
         })
+    }
+
+    /// A query for the values of expressions that stand in a fragment; of none it gives one row all the same.
+    fn plan_values(
+        &self,
+        session: Session<'_>,
+        fragment: &Fragment,
+        spans: impl Iterator<Item = Span>,
+        depth: usize,
+        gathered: &mut Gathered,
+    ) -> Res<Planned> {
+        let texts: Vec<&str> = spans.map(|(from, to)| fragment.text.get(from..to).unwrap_or_default()).collect();
+        let text = if texts.is_empty() { "SELECT NULL".to_owned() } else { format!("SELECT {}", texts.join(", ")) };
+        self.plan(session, &Fragment { text, kind: FragmentKind::Value, scope: fragment.scope }, depth, gathered)
     }
 
     /// CALL: the query of its arguments, and the body of the procedure.
@@ -63,27 +76,17 @@ impl Body {
         depth: usize,
         gathered: &mut Gathered,
     ) -> Res<Planned> {
-        let failed = |error| Planned { kind: PlannedKind::Failed(error), variables: Vec::new(), calls: Box::default() };
         let head = match calls::head(&session, call, (&*self.code, fragment.scope), &self.acting, gathered) {
             Ok(head) => head,
-            Err(error) => return Ok(failed(error)),
+            Err(error) => return Ok(Planned::failed(error)),
         };
-        let argument = |index: &usize| {
-            let (from, to) = call.arguments[*index].span;
-            fragment.text.get(from..to).unwrap_or_default()
-        };
-        let texts: Vec<&str> = head.taken.iter().map(argument).collect();
-        let (mut given, mut variables, mut all) = (None, Vec::new(), Vec::new());
-        if !texts.is_empty() {
-            let text = format!("SELECT {}", texts.join(", "));
-            let arguments = Fragment { text, kind: FragmentKind::Value, scope: fragment.scope };
-            let planned = self.plan(session, &arguments, depth, gathered)?;
-            let PlannedKind::Query(feed) = planned.kind else { return Ok(planned) };
-            (given, variables, all) = (Some(feed), planned.variables, planned.calls.into_vec());
-        }
+        let spans = head.taken.iter().map(|index| call.arguments[*index].span);
+        let planned = self.plan_values(session, fragment, spans, depth, gathered)?;
+        let PlannedKind::Query(given) = planned.kind else { return Ok(planned) };
+        let mut all = planned.calls.into_vec();
         all.push(Rc::clone(&head.called));
         calls::plan(session, &all, self.used(), depth + 1, gathered)?;
         let plan = CallPlan { called: head.called, given, taken: head.taken, places: head.places };
-        Ok(Planned { kind: PlannedKind::Call(plan), variables, calls: all.into() })
+        Ok(Planned { kind: PlannedKind::Call(plan), calls: all.into(), ..planned })
     }
 }

@@ -3,9 +3,12 @@
 //! They are made together with the plan of the statement that may run the program, so that this knows all tables that it may
 //! reach. What a fragment of a program cannot do (a table that is not there, a column) is kept as its error: it counts when the
 //! fragment runs, if it does, and a handler may deal with it, as in MariaDB.
+//!
+//! What the fields of a FOR loop's record are is known when the query of its cursor is planned ([`Body::learn`]), which stands in front of
+//! the loop. If that has to be planned anew and gives other types, all fragments are ([`Planned::era`]).
 
 use std::{
-    cell::{OnceCell, RefCell},
+    cell::{Cell, OnceCell, RefCell},
     rc::Rc,
     sync::Arc,
 };
@@ -17,6 +20,7 @@ use super::{
     calls::{self, CallPlan, Called, StoredFunction},
     dml::Feed,
     plan::PlanKind,
+    procedures::SetPlan,
     select::Wanted,
     target_table::TargetTable,
     types::stored,
@@ -26,20 +30,22 @@ use crate::{
     accounts::{Access, Privileges},
     catalog::{Table, TableState},
     column::same_name,
-    env::Env,
+    env::{Env, programs::Reading},
     errors,
     lexer::Literals,
     parse::{
         self, Statement,
         program::{
             Event, Timing,
-            code::{Code, Fragment, FragmentKind},
+            code::{Code, Fragment, FragmentId, FragmentKind, Shape},
             kept::Kept,
             trigger::Trigger,
         },
     },
     schema::Schema,
-    sql_mode, task, temporary_name,
+    sql_mode,
+    store::made_rows::MadeRows,
+    task, temporary_name,
     value::{Base, Rep, SqlType, collation::Collation},
 };
 
@@ -56,6 +62,7 @@ const DEPTH_MAX: usize = 32;
 pub(crate) struct Names<'a> {
     code: &'a Code,
     scope: usize,
+    shape: &'a Shape,
     /// The table of NEW and OLD, in a trigger.
     row: Option<&'a Table>,
     is_ahead: bool,
@@ -84,6 +91,10 @@ pub(crate) struct Body {
     /// As whom it runs.
     pub(super) acting: Acting,
     plans: Box<[RefCell<Rc<Planned>>]>,
+    /// What the fields of its records are.
+    shape: RefCell<Rc<Shape>>,
+    /// How often that has changed.
+    era: Cell<u64>,
     /// The schema whose file the statement around it runs on, if that is any by then.
     home: Option<Arc<Schema>>,
     /// The tables that it writes to, with those of the functions that it calls.
@@ -112,6 +123,12 @@ pub(crate) struct Planned {
     pub(super) variables: Vec<(String, SqlType)>,
     /// The functions that it calls.
     pub(super) calls: Box<[Rc<Called>]>,
+    /// The columns of a query.
+    pub(crate) names: Box<[String]>,
+    /// Rows of `information_schema`, which SQLite's statements find while they are here.
+    pub(super) _made_rows: Box<[MadeRows]>,
+    /// The fields of records were these when it was made.
+    pub(super) era: u64,
 }
 
 #[derive(Debug)]
@@ -119,6 +136,7 @@ pub(crate) enum PlannedKind {
     Query(Feed),
     Write(PlanKind),
     Call(CallPlan),
+    Set(SetPlan),
     Failed(ServerError),
 }
 
@@ -133,6 +151,8 @@ pub(super) struct Gathered {
     serves_once: bool,
     /// The result depends on more than tables.
     reads_more: bool,
+    /// A query has FOR UPDATE or FOR SHARE.
+    pub(super) locks_rows: bool,
     fragments: usize,
     /// The functions that are planned already.
     pub(super) functions: Vec<Rc<StoredFunction>>,
@@ -145,13 +165,18 @@ pub(crate) type FiredCell = OnceCell<Box<[Fired]>>;
 
 impl<'a> Names<'a> {
     /// Those that a statement of a procedure knows.
-    pub(crate) fn of_call(code: &'a Code, scope: usize) -> Self {
-        Self { code, scope, row: None, is_ahead: false }
+    pub(crate) fn of_call(reading: &'a Reading) -> Self {
+        Self { code: &reading.code, scope: reading.scope, shape: &reading.shape, row: None, is_ahead: false }
     }
 
     /// Whether the plan is made before the program runs, and serves it again: user variables have other values then.
     pub(crate) fn are_planned_ahead(&self) -> bool {
         self.is_ahead
+    }
+
+    /// Whether a name means the record of a loop.
+    pub(super) fn has_record(&self, name: &str) -> bool {
+        self.code.record(self.scope, name).is_some()
     }
 
     /// Slots: those of local variables, then NEW, then OLD.
@@ -162,6 +187,11 @@ impl<'a> Names<'a> {
                 Some(Ok((slot, self.code.type_of(slot).clone())))
             }
             [row, name] => {
+                if let Some(record) = self.code.record(self.scope, row) {
+                    let slot = self.code.field(record, name);
+                    let field = slot.and_then(|slot| Some((slot, self.shape.type_of(slot)?.clone())));
+                    return Some(field.ok_or_else(|| errors::no_such_field(row, name)));
+                }
                 let table = self.row?;
                 let (shown, begin) = match () {
                     () if row.eq_ignore_ascii_case("NEW") => ("NEW", new_slot(self.code, 0)),
@@ -231,6 +261,7 @@ impl Translator<'_> {
         self.read_names = gathered.read_names;
         self.read_states = gathered.read_states;
         self.calls_read_more = gathered.reads_more;
+        self.programs_lock_rows = gathered.locks_rows;
         if gathered.serves_once {
             self.serves_once();
         }
@@ -377,6 +408,8 @@ impl Body {
             library,
             acting,
             plans: Box::default(),
+            shape: RefCell::default(),
+            era: Cell::new(0),
             home: None,
             targets: Box::default(),
             used: Rc::clone(used),
@@ -389,8 +422,14 @@ impl Body {
     /// 1235 for too many; what ends the statement.
     pub(super) fn plan_all(&mut self, session: Session<'_>, depth: usize, gathered: &mut Gathered) -> Res<()> {
         let fragments = 0..self.code.fragments.len();
-        let plans = fragments.map(|index| self.plan(session, &self.code.fragments[index], depth, gathered));
-        let plans = plans.collect::<Res<Vec<_>>>()?;
+        let plans = fragments.map(|index| -> Res<Planned> {
+            let planned = self.plan(session, &self.code.fragments[index], depth, gathered)?;
+            self.learn(index, &planned);
+            Ok(planned)
+        });
+        let mut plans = plans.collect::<Res<Vec<_>>>()?;
+        // Those of before knew of fewer records, and name none of these.
+        plans.iter_mut().for_each(|planned| planned.era = self.era.get());
         let mut targets: Vec<Rc<TargetTable>> = Vec::new();
         for planned in &plans {
             if let PlannedKind::Write(kind) = &planned.kind {
@@ -404,6 +443,25 @@ impl Body {
         Ok(())
     }
 
+    /// Takes note of the columns of a query whose rows a record has.
+    fn learn(&self, fragment: FragmentId, planned: &Planned) {
+        let PlannedKind::Query(feed) = &planned.kind else { return };
+        let known = Rc::clone(&self.shape.borrow());
+        let shape = known.with(&self.code, fragment, |name| {
+            let position = planned.names.iter().position(|known| same_name(known, name))?;
+            Some(feed.outs.get(position)?.ty.clone())
+        });
+        if shape != *known {
+            *self.shape.borrow_mut() = Rc::new(shape);
+            self.era.set(self.era.get() + 1);
+        }
+    }
+
+    /// The type of a field of a record, by its slot.
+    pub(crate) fn field_type(&self, slot: usize) -> Option<SqlType> {
+        self.shape.borrow().type_of(slot).cloned()
+    }
+
     /// The tables that its statements write to, without those that triggers of these change in turn.
     pub(crate) fn targets(&self) -> &[Rc<TargetTable>] {
         &self.targets
@@ -414,19 +472,22 @@ impl Body {
         &self.used
     }
 
-    /// The plan of a fragment, made anew if user variables have other types by now.
+    /// The plan of a fragment, made anew if user variables or fields of records have other types by now.
     ///
     /// # Errors
     /// Those of making it.
     pub(crate) fn planned(&self, fragment: usize, env: &Env) -> Res<Rc<Planned>> {
         let known = Rc::clone(&self.plans[fragment].borrow());
-        if known.variables.iter().all(|(name, ty)| variable_type(env, name) == *ty) {
+        if known.era == self.era.get() && known.variables.iter().all(|(name, ty)| variable_type(env, name) == *ty) {
             return Ok(known);
         }
         let engine = env.engine().ok_or_else(|| errors::internal("a program without its engine"))?;
         let mut gathered = Gathered { home: self.home.clone(), ..Gathered::default() };
         let session = Session::new(&engine, self.library, Some(&self.schema), env);
-        let planned = Rc::new(self.plan(session, &self.code.fragments[fragment], 0, &mut gathered)?);
+        let mut planned = self.plan(session, &self.code.fragments[fragment], 0, &mut gathered)?;
+        self.learn(fragment, &planned);
+        planned.era = self.era.get();
+        let planned = Rc::new(planned);
         *self.plans[fragment].borrow_mut() = Rc::clone(&planned);
         Ok(planned)
     }
@@ -456,25 +517,31 @@ impl Body {
             return self.plan_call(session, fragment, call, depth, gathered);
         }
         if let Some(error) = self.refused(fragment, &statement) {
-            return Ok(Planned { kind: PlannedKind::Failed(error), variables: Vec::new(), calls: Box::default() });
+            return Ok(Planned::failed(error));
         }
+        if let Statement::Set(items) = &statement {
+            return self.plan_set(session, fragment, items, depth, gathered);
+        }
+        let shape = Rc::clone(&self.shape.borrow());
         let mut inner = Translator::new(session, text, &[], (&[], &[]), &tokens);
         inner.access.clone_from(&self.acting.access);
         inner.current_user.clone_from(&self.acting.user);
         let row = self.table.as_deref();
-        inner.program = Some(Names { code: &self.code, scope: fragment.scope, row, is_ahead: true });
+        inner.program = Some(Names { code: &self.code, scope: fragment.scope, shape: &shape, row, is_ahead: true });
         // What a value is assigned to decides about its warnings.
         inner.late = fragment.kind != FragmentKind::Query;
         inner.home.clone_from(&gathered.home);
         inner.attached = std::mem::take(&mut gathered.attached);
         inner.catalogs = std::mem::take(&mut gathered.catalogs);
-        let kind = kind_of(&mut inner, &statement);
+        let mut names = Vec::new();
+        let kind = kind_of(&mut inner, &statement, &mut names);
         let read = std::mem::take(&mut inner.read_names);
         let variables = std::mem::take(&mut inner.program_variables);
         let called: Box<[Rc<Called>]> = std::mem::take(&mut inner.calls).into();
         (gathered.home, gathered.attached) = (inner.home.take(), std::mem::take(&mut inner.attached));
         gathered.catalogs = std::mem::take(&mut inner.catalogs);
         gathered.serves_once |= !inner.is_cacheable();
+        gathered.locks_rows |= inner.locks.found.is_some();
         gathered.reads_more |= !variables.is_empty() || inner.effects.fresh > called.len() || reads_session(&kind);
         let used = match &kind {
             Ok(PlannedKind::Write(write)) => used_by(&session, &read, &targets_of(write)),
@@ -489,7 +556,8 @@ impl Body {
         gathered.read_names.extend(read);
         gathered.read_states.append(&mut inner.read_states);
         calls::plan(session, &called, &used, depth + 1, gathered)?;
-        Ok(Planned { kind, variables, calls: called })
+        let made_rows = std::mem::take(&mut inner.made_rows).into();
+        Ok(Planned { kind, variables, calls: called, names: names.into(), _made_rows: made_rows, era: 0 })
     }
 
     /// A statement that writes, with the triggers that it fires in turn; `used` are its own tables too.
@@ -516,19 +584,34 @@ impl Body {
     }
 }
 
+impl Planned {
+    /// What tells an error when it is to run.
+    pub(super) fn failed(error: ServerError) -> Self {
+        Self {
+            kind: PlannedKind::Failed(error),
+            variables: Vec::new(),
+            calls: Box::default(),
+            names: Box::default(),
+            _made_rows: Box::default(),
+            era: 0,
+        }
+    }
+}
+
 /// Whether a query takes constants of the session, or of its moment.
 fn reads_session(kind: &Res<PlannedKind>) -> bool {
     let Ok(PlannedKind::Query(feed)) = kind else { return false };
     feed.binds.iter().any(|bind| !matches!(bind.source, Source::Local(_)) && bind.source.is_of_session())
 }
 
-/// Translates a fragment.
-fn kind_of(inner: &mut Translator<'_>, statement: &Statement) -> Res<PlannedKind> {
+/// Translates a fragment; `names` gets the columns of a query.
+fn kind_of(inner: &mut Translator<'_>, statement: &Statement, names: &mut Vec<String>) -> Res<PlannedKind> {
     let kind = match statement {
         Statement::Query(query) => {
             let rel = inner.query(query, None, Wanted::Any)?;
             let outs = rel.columns.iter().map(|column| stored(&column.ex)).collect();
             let binds = std::mem::take(&mut inner.binds);
+            names.extend(rel.columns.iter().map(|column| column.name.clone()));
             PlannedKind::Query(Feed { sql: rel.sql.into(), binds, outs, walk: None })
         }
         Statement::Insert(insert) => PlannedKind::Write(PlanKind::Insert(inner.insert(insert)?)),
@@ -537,12 +620,6 @@ fn kind_of(inner: &mut Translator<'_>, statement: &Statement) -> Res<PlannedKind
         _ => return Err(errors::unsupported("this statement in a trigger or function")),
     };
     inner.check_operations()?;
-    if inner.locks.found.is_some() {
-        return Err(errors::unsupported("FOR UPDATE and LOCK IN SHARE MODE in a trigger or function"));
-    }
-    if !inner.made_rows.is_empty() {
-        return Err(errors::unsupported("tables of information_schema in a trigger or function"));
-    }
     Ok(kind)
 }
 

@@ -76,7 +76,7 @@ pub(crate) fn set(
     Ok(())
 }
 
-/// SET GLOBAL event_scheduler, which is off at first.
+/// SET GLOBAL event_scheduler, which is off at first unless the engine was opened otherwise.
 fn set_scheduler(engine: &EngineInner, value: Option<&UserValue>) -> Res<()> {
     let text = value.map_or_else(|| "OFF".to_owned(), super::text);
     let on = match text.to_ascii_uppercase().as_str() {
@@ -84,9 +84,14 @@ fn set_scheduler(engine: &EngineInner, value: Option<&UserValue>) -> Res<()> {
         "OFF" | "0" => false,
         _ => return Err(errors::wrong_variable_value("event_scheduler", text)),
     };
+    switch_scheduler(engine, on);
+    Ok(())
+}
+
+/// Has events run from now on, or not.
+pub(crate) fn switch_scheduler(engine: &EngineInner, on: bool) {
     engine.globals.set("event_scheduler", Some(if on { "ON" } else { "OFF" }.to_owned()));
     engine.events.switch(on);
-    Ok(())
 }
 
 #[cfg(test)]

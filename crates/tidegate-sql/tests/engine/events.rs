@@ -119,9 +119,38 @@ async fn events_are_in_the_file() {
             .await,
         "e,7,kept;late,NULL,"
     );
+    let last = "SELECT last_executed FROM information_schema.events WHERE event_name = 'e'";
+    assert_eq!(one(&mut session, last).await, "NULL");
+    run(&mut session, "SET sql_mode = 'ANSI_QUOTES'; ALTER EVENT e DISABLE").await;
     // What was to happen once happens late.
     run(&mut session, "SET GLOBAL event_scheduler = ON").await;
     until(&mut session, "SELECT COUNT(*) FROM l WHERE m = 'late'", "1").await;
     until(&mut session, "SELECT COUNT(*) FROM information_schema.events", "1").await;
+    // The file is told that it runs before it does.
+    run(&mut session, "ALTER EVENT e ON SCHEDULE EVERY '1 6' DAY_HOUR STARTS CURRENT_TIMESTAMP ENABLE").await;
+    until(&mut session, "SELECT COUNT(*) FROM l WHERE m = 'e'", "1").await;
+    let at = one(&mut session, last).await;
+    assert_ne!(at, "NULL");
+    run(&mut session, "SET GLOBAL event_scheduler = OFF; ALTER EVENT e COMMENT 'altered'").await;
+    assert_eq!(one(&mut session, last).await, at, "ALTER EVENT leaves it");
+    drop(session);
+    fixture.open_again(|options| options.event_scheduler = true);
+    let mut session = fixture.session().await;
+    assert_eq!(one(&mut session, last).await, at);
+    assert_eq!(one(&mut session, "SELECT @@GLOBAL.event_scheduler").await, "ON");
+    // Another one of the name, which may have the number of the old one, has not run.
+    run(&mut session, "DROP EVENT e; CREATE EVENT e ON SCHEDULE EVERY 7 DAY STARTS CURRENT_TIMESTAMP + INTERVAL 1 DAY DO DELETE FROM l").await;
+    assert_eq!(one(&mut session, last).await, "NULL");
+    // The configuration says the same as before, and then something else.
+    let options = |on| {
+        let mut options = tidegate_sql::EngineOptions::new("");
+        options.event_scheduler = on;
+        options
+    };
     run(&mut session, "SET GLOBAL event_scheduler = OFF").await;
+    fixture.engine().configure(options(true)).unwrap();
+    assert_eq!(one(&mut session, "SELECT @@GLOBAL.event_scheduler").await, "OFF");
+    run(&mut session, "SET GLOBAL event_scheduler = ON").await;
+    fixture.engine().configure(options(false)).unwrap();
+    assert_eq!(one(&mut session, "SELECT @@GLOBAL.event_scheduler").await, "OFF");
 }

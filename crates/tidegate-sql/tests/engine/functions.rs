@@ -207,6 +207,30 @@ async fn queries_whose_functions_write_are_writing_statements() {
 }
 
 #[tokio::test]
+async fn a_program_that_locks_rows_is_the_only_writer() {
+    let fixture = Fixture::new("function-locks");
+    let (mut session, mut other) = (fixture.session().await, fixture.session().await);
+    run(&mut session, "CREATE TABLE k (id INT PRIMARY KEY, v INT); INSERT INTO k VALUES (1, 10), (2, 20)").await;
+    run(&mut session, "CREATE TABLE n (v INT)").await;
+    let read = "SELECT v INTO x FROM k WHERE id = i FOR UPDATE";
+    run(&mut session, &format!("CREATE FUNCTION up(i INT) RETURNS INT BEGIN DECLARE x INT; {read}; UPDATE k SET v = x + 1 WHERE id = i; RETURN x; END"))
+        .await;
+    run(&mut session, &format!("CREATE FUNCTION looks(i INT) RETURNS INT BEGIN DECLARE x INT; {read}; RETURN x; END"))
+        .await;
+    run(&mut other, "SET innodb_lock_wait_timeout = 0").await;
+    run(&mut session, "BEGIN").await;
+    assert_eq!(one(&mut session, "SELECT up(1)").await, "10");
+    assert_eq!(code(&mut other, "UPDATE k SET v = 0 WHERE id = 2").await, 1205);
+    run(&mut session, "COMMIT").await;
+    run(&mut other, "UPDATE k SET v = 0 WHERE id = 2").await;
+    // One that only locks does so in a statement that writes.
+    assert_eq!(code(&mut session, "SELECT looks(1)").await, 1235);
+    run(&mut session, "BEGIN; INSERT INTO n VALUES (looks(1))").await;
+    assert_eq!(code(&mut other, "UPDATE k SET v = 0 WHERE id = 2").await, 1205);
+    run(&mut session, "ROLLBACK").await;
+}
+
+#[tokio::test]
 async fn functions_call_each_other_only_so_deep() {
     let fixture = Fixture::new("function-depth");
     let mut session = fixture.session().await;

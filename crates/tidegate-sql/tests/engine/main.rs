@@ -85,7 +85,13 @@ impl Fixture {
         self.engine = None;
         let mut options = EngineOptions::new(&self.path);
         set(&mut options);
-        self.engine = Some(Engine::open(options).unwrap());
+        self.engine = Some(loop {
+            match Engine::open(options.clone()) {
+                // A thread that is about to end may hold the engine of before.
+                Err(OpenError::Locked { .. }) => std::thread::sleep(Duration::from_millis(1)),
+                opened => break opened.unwrap(),
+            }
+        });
     }
 
     async fn session(&self) -> Session {

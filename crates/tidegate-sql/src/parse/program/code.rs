@@ -3,10 +3,18 @@
 //! Nothing in it depends on a schema: names of tables and columns stay in the texts of the statements and expressions, which
 //! become plans when the program is about to run. Local variables have numbers, their *slots*, over the whole program.
 
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
 use crate::{
     column::{Column, same_name},
-    value::SqlType,
+    value::{Base, SqlType, collation::Collation},
 };
+
+/// Shapes of one program whose numbers are known at a time. Each is what its queries gave, which changes with definitions.
+const SHAPES_MAX: usize = 16;
 
 /// The body of a stored program.
 #[derive(Debug, Default)]
@@ -25,8 +33,55 @@ pub(crate) struct Code {
     /// Local variables; a slot is an index here.
     pub(crate) variables: Vec<Column>,
     pub(crate) cursors: Vec<Cursor>,
+    pub(crate) records: Vec<Record>,
     /// Those of inner blocks stand behind those of outer ones.
     pub(crate) handlers: Vec<Handler>,
+    /// The numbers of the last shapes.
+    pub(super) shapes: Mutex<Vec<(Shape, u64)>>,
+}
+
+/// The row of a FOR loop over a cursor.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) name: String,
+    pub(crate) cursor: usize,
+    /// The columns that the program names, with the slots of their values.
+    pub(crate) fields: Vec<(String, usize)>,
+}
+
+/// What the fields of records are, which the queries of their cursors decide: that is known when these have been planned.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Shape {
+    types: Vec<(usize, SqlType)>,
+}
+
+impl Shape {
+    /// The type of a field by its slot; `None` if no query so far has given it.
+    pub(crate) fn type_of(&self, slot: usize) -> Option<&SqlType> {
+        self.types.iter().find(|(known, _)| *known == slot).map(|(_, ty)| ty)
+    }
+
+    /// The shape when the query of a fragment has these columns.
+    pub(crate) fn with(&self, code: &Code, query: FragmentId, column: impl Fn(&str) -> Option<SqlType>) -> Self {
+        let mut types = self.types.clone();
+        let records = code.records.iter().filter(|record| code.cursors[record.cursor].query == query);
+        for (name, slot) in records.flat_map(|record| &record.fields) {
+            types.retain(|(known, _)| known != slot);
+            if let Some(ty) = column(name) {
+                // NULL alone has no type that a value could be kept as.
+                let ty = if ty.base == Base::Null { SqlType::varchar(0, Collation::DEFAULT) } else { ty };
+                types.push((*slot, ty));
+            }
+        }
+        types.sort_by_key(|(slot, _)| *slot);
+        Self { types }
+    }
+}
+
+/// A number that no other program, and no other shape of one, has.
+pub(crate) fn next_number() -> u64 {
+    static NUMBER: AtomicU64 = AtomicU64::new(1);
+    NUMBER.fetch_add(1, Ordering::Relaxed)
 }
 
 /// The number of a [`Fragment`].
@@ -59,6 +114,8 @@ pub(crate) enum FragmentKind {
 pub(crate) struct Scope {
     pub(crate) parent: Option<usize>,
     pub(crate) names: Vec<(String, usize)>,
+    /// The record that its loop has.
+    pub(crate) record: Option<usize>,
 }
 
 /// A cursor: its query, and the operations of its block.
@@ -112,10 +169,19 @@ pub(crate) enum Op {
         query: FragmentId,
         places: Vec<Place>,
     },
-    Open(usize),
+    /// OPEN, or the start of a FOR loop.
+    Open {
+        cursor: usize,
+        record: Option<usize>,
+    },
     Fetch {
         cursor: usize,
         places: Vec<Place>,
+    },
+    /// The next row of a FOR loop, which goes on `behind` it if there is none.
+    FetchRecord {
+        record: usize,
+        behind: usize,
     },
     Close(usize),
     Signal(Box<Signal>),
@@ -234,6 +300,48 @@ impl Code {
         None
     }
 
+    /// The record that a scope knows by a name.
+    pub(crate) fn record(&self, scope: usize, name: &str) -> Option<usize> {
+        let mut at = Some(scope);
+        while let Some(scope) = at.and_then(|at| self.scopes.get(at)) {
+            if let Some(record) = scope.record.filter(|record| same_name(&self.records[*record].name, name)) {
+                return Some(record);
+            }
+            at = scope.parent;
+        }
+        None
+    }
+
+    /// The slot of a field, if the program names it.
+    pub(crate) fn field(&self, record: usize, name: &str) -> Option<usize> {
+        self.records[record].fields.iter().find(|(known, _)| same_name(known, name)).map(|(_, slot)| *slot)
+    }
+
+    /// The record and the name of the field that has a slot, if one has it.
+    pub(crate) fn field_at(&self, slot: usize) -> Option<(&Record, &str)> {
+        self.records.iter().find_map(|record| {
+            let (name, _) = record.fields.iter().find(|(_, known)| *known == slot)?;
+            Some((record, name.as_str()))
+        })
+    }
+
+    /// What plans of statements are told apart by that were made for a shape.
+    pub(crate) fn number_of(&self, shape: &Shape) -> u64 {
+        if shape.types.is_empty() {
+            return self.number;
+        }
+        let mut shapes = self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, number)) = shapes.iter().find(|(known, _)| known == shape) {
+            return *number;
+        }
+        if shapes.len() >= SHAPES_MAX {
+            shapes.remove(0);
+        }
+        let number = next_number();
+        shapes.push((shape.clone(), number));
+        number
+    }
+
     /// Whether a call leaves something behind besides what it returns: rows, or values of user variables.
     pub(crate) fn has_effects(&self) -> bool {
         let is_user = |place: &Place| matches!(place, Place::User(_));
@@ -269,6 +377,37 @@ impl Code {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plans_of_another_shape_have_another_number() {
+        let code = Code {
+            number: next_number(),
+            scopes: vec![Scope { record: Some(0), ..Scope::default() }, Scope { parent: Some(0), ..Scope::default() }],
+            cursors: vec![Cursor { query: 7, params: Vec::new(), within: Range { from: 0, to: 9 } }],
+            records: vec![Record { name: "r".into(), cursor: 0, fields: vec![("a".into(), 4), ("b".into(), 5)] }],
+            ..Code::default()
+        };
+        assert_eq!((code.record(1, "R"), code.record(1, "a")), (Some(0), None));
+        assert_eq!((code.field(0, "B"), code.field(0, "c")), (Some(5), None));
+        let column = |wanted: &'static str, ty: SqlType| move |name: &str| (name == wanted).then(|| ty.clone());
+        let none = Shape::default();
+        let number = none.with(&code, 7, column("a", SqlType::bigint()));
+        let text = none.with(&code, 7, column("a", SqlType::new(Base::LongText)));
+        assert_eq!(number.type_of(4), Some(&SqlType::bigint()));
+        assert_eq!(number.type_of(5), None, "the query has no such column");
+        assert_eq!(number.with(&code, 8, column("a", SqlType::ubigint())), number, "another query");
+        assert_eq!(code.number_of(&none), code.number);
+        let first = code.number_of(&number);
+        assert!(first != code.number && first != code.number_of(&text));
+        assert_eq!(code.number_of(&number.clone()), first);
+        // The oldest of too many is forgotten.
+        for length in 0..SHAPES_MAX as u32 {
+            code.number_of(&none.with(&code, 7, column("a", SqlType::varchar(length, Collation::DEFAULT))));
+        }
+        assert_ne!(code.number_of(&number), first);
+        // NULL becomes something that a value can be kept as.
+        assert!(none.with(&code, 7, column("b", SqlType::new(Base::Null))).type_of(5).is_some());
+    }
 
     #[test]
     fn the_innermost_handler_that_fits_best_is_chosen() {

@@ -9,15 +9,13 @@ mod control;
 mod diagnostics;
 mod simple;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use sqlparser::{
     parser::{Parser, ParserError},
     tokenizer::Token,
 };
 use tidegate_rows::ServerError;
 
-use super::code::{Code, Condition, Fragment, FragmentId, FragmentKind, Op, Scope};
+use super::code::{Code, Condition, Fragment, FragmentId, FragmentKind, Op, Scope, next_number};
 use crate::{
     dialect::{identifier, unexpected},
     errors,
@@ -143,13 +141,11 @@ pub(super) fn body(
     parameters: Vec<(String, SqlType)>,
     returns: Option<(&str, SqlType)>,
 ) -> Read<Code> {
-    static NUMBER: AtomicU64 = AtomicU64::new(1);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let mut compiler = Compiler {
         sql,
         reading,
         kind,
-        code: Code { number, scopes: vec![Scope::default()], ..Code::default() },
+        code: Code { number: next_number(), scopes: vec![Scope::default()], ..Code::default() },
         scope: 0,
         labels: Vec::new(),
         blocks: Vec::new(),
@@ -294,16 +290,20 @@ impl Compiler<'_> {
             _ => Some(Start::At(self.here())),
         };
         self.labels.push(Label { name: label, start, leaves: Vec::new() });
+        let mut closes = None;
         match word.as_str() {
             "BEGIN" => self.block(p)?,
             "LOOP" => self.endless(p)?,
             "WHILE" => self.while_loop(p)?,
             "REPEAT" => self.repeat(p)?,
-            "FOR" => self.counted(p)?,
+            "FOR" => closes = self.for_loop(p)?,
             _ => return Ok(unexpected(p)?),
         }
         let Some(label) = self.labels.pop() else { return Err(Wrong::Syntax) };
         label.leaves.iter().for_each(|jump| self.land(*jump));
+        if let Some(cursor) = closes {
+            self.push(p, Op::Close(cursor))?;
+        }
         self.end_label(p, label.name.as_deref())
     }
 

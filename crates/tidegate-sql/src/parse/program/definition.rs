@@ -25,6 +25,8 @@ pub(crate) enum Definition {
     Trigger(Box<CreateTrigger>),
     Routine(Box<CreateRoutine>),
     Event(Box<EventStatement>),
+    /// Statements that need no program around them: the text.
+    Block(String),
 }
 
 /// CREATE TRIGGER.
@@ -66,6 +68,9 @@ pub(crate) struct Order {
 pub(crate) fn begins(tokens: &[TokenWithSpan]) -> bool {
     let mut words = tokens.iter();
     let Some(first) = words.next() else { return false };
+    if begins_block(tokens) {
+        return true;
+    }
     if is_word(first, "ALTER") {
         return is_alter_event(tokens);
     }
@@ -79,6 +84,15 @@ pub(crate) fn begins(tokens: &[TokenWithSpan]) -> bool {
         ["TABLE", "VIEW", "INDEX", "USER", "ROLE", "DATABASE", "SCHEMA"].iter().any(|word| is_word(token, word))
     };
     words.take(12).find(|token| kind(token) || other(token)).is_some_and(kind)
+}
+
+/// `BEGIN NOT ATOMIC`, or a statement with others in it.
+fn begins_block(tokens: &[TokenWithSpan]) -> bool {
+    match tokens {
+        [first, not, atomic, ..] if is_word(first, "BEGIN") => is_word(not, "NOT") && is_word(atomic, "ATOMIC"),
+        [first, ..] => lexer::BLOCKS.iter().any(|word| is_word(first, word)),
+        [] => false,
+    }
 }
 
 /// `ALTER [DEFINER = …] EVENT`: the event's name comes behind it, which tells it from a table of this name.
@@ -135,6 +149,18 @@ pub(crate) fn read_event(text: &str, reading: Reading) -> Result<(EventHead, Cod
     read_kept(text, reading, event::kept)
 }
 
+/// Reads a block that stands by itself.
+///
+/// # Errors
+/// As [`parse()`].
+pub(crate) fn read_block(text: &str, reading: Reading) -> Result<Code, ServerError> {
+    read_text(text, reading, block)
+}
+
+fn block(p: &mut Parser, sql: &[u8], reading: Reading) -> Result<Code, Wrong> {
+    compile::body(p, sql, Kind::Procedure, reading, Vec::new(), None)
+}
+
 /// Where the text that is kept begins in the one that is read.
 const KEPT_FROM: usize = "CREATE ".len();
 
@@ -143,14 +169,23 @@ fn read_kept<T: Send>(
     reading: Reading,
     kind: fn(&mut Parser, &[u8], Reading) -> Result<T, Wrong>,
 ) -> Result<T, ServerError> {
-    let text = format!("CREATE {text}");
+    read_text(&format!("CREATE {text}"), reading, |p, sql, reading| {
+        p.advance_token();
+        kind(p, sql, reading)
+    })
+}
+
+fn read_text<T: Send>(
+    text: &str,
+    reading: Reading,
+    read: impl FnOnce(&mut Parser, &[u8], Reading) -> Result<T, Wrong> + Send,
+) -> Result<T, ServerError> {
     crate::task::on_thread_stack(|| {
         let tokens = lexer::tokens(text.as_bytes(), 0, reading.mode, lexer::Literals::Inline);
         let tokens = tokens.map_err(|error| parse::near(text.as_bytes(), error.at))?.tokens;
         let dialect = MySql { pipes_as_concat: reading.pipes_as_concat, nested_joins: false };
         let mut p = Parser::new(&dialect).with_recursion_limit(100).with_tokens_with_locations(tokens);
-        p.advance_token();
-        let read = kind(&mut p, text.as_bytes(), reading);
+        let read = read(&mut p, text.as_bytes(), reading);
         finish(read, &p, text.as_bytes())
     })
 }
@@ -169,6 +204,11 @@ fn create(p: &mut Parser, sql: &[u8], reading: Reading) -> Result<Definition, Wr
     if take_word(p, "ALTER") {
         let definer = definer(p)?;
         return Ok(Definition::Event(Box::new(event::alter(p, sql, reading, definer)?)));
+    }
+    if !is_word(p.peek_token_ref(), "CREATE") {
+        let from = p.peek_token_ref().span.start.column as usize;
+        block(p, sql, reading)?;
+        return Ok(Definition::Block(String::from_utf8_lossy(&sql[from..end_of(p, sql)]).into_owned()));
     }
     expect_word(p, "CREATE")?;
     let or_replace = take_words(p, &["OR", "REPLACE"]);

@@ -3,7 +3,10 @@
 //! A schema keeps an event as a text of one form ([`Event::text`]): all clauses, times as seconds since 1970, then the body as it was
 //! written. So what is kept does not depend on the moment or the session in which it is read.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicI64, Ordering},
+};
 
 use sqlparser::{parser::Parser, tokenizer::Token};
 use tidegate_rows::ServerError;
@@ -72,6 +75,14 @@ pub(crate) enum Unit {
     Month,
     Quarter,
     Year,
+    // Units of several: the quantity counts the smallest of them.
+    MinuteSecond,
+    HourSecond,
+    HourMinute,
+    DaySecond,
+    DayMinute,
+    DayHour,
+    YearMonth,
 }
 
 /// When an event runs, in seconds since 1970.
@@ -85,6 +96,8 @@ pub(crate) enum Schedule {
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) kept: Kept,
+    /// When it has run last, in seconds since 1970; 0 for never.
+    last_run: AtomicI64,
     read: OnceLock<Result<(EventHead, Arc<Code>), ServerError>>,
 }
 
@@ -101,7 +114,7 @@ pub(crate) struct EventHead {
 }
 
 impl Unit {
-    const ALL: [(Self, &str); 8] = [
+    const ALL: [(Self, &str); 15] = [
         (Self::Second, "SECOND"),
         (Self::Minute, "MINUTE"),
         (Self::Hour, "HOUR"),
@@ -110,6 +123,13 @@ impl Unit {
         (Self::Month, "MONTH"),
         (Self::Quarter, "QUARTER"),
         (Self::Year, "YEAR"),
+        (Self::MinuteSecond, "MINUTE_SECOND"),
+        (Self::HourSecond, "HOUR_SECOND"),
+        (Self::HourMinute, "HOUR_MINUTE"),
+        (Self::DaySecond, "DAY_SECOND"),
+        (Self::DayMinute, "DAY_MINUTE"),
+        (Self::DayHour, "DAY_HOUR"),
+        (Self::YearMonth, "YEAR_MONTH"),
     ];
 
     /// Its word.
@@ -117,10 +137,37 @@ impl Unit {
         Self::ALL.iter().find(|(unit, _)| *unit == self).map_or("", |(_, word)| word)
     }
 
-    /// Its length in seconds; `Err` of months for a unit that has none.
-    fn length(self) -> Result<i64, u32> {
+    /// The unit that a quantity of this one counts, for one of several units.
+    pub(crate) fn smallest(self) -> Option<Self> {
         match self {
-            Self::Second => Ok(1),
+            Self::MinuteSecond | Self::HourSecond | Self::DaySecond => Some(Self::Second),
+            Self::HourMinute | Self::DayMinute => Some(Self::Minute),
+            Self::DayHour => Some(Self::Hour),
+            Self::YearMonth => Some(Self::Month),
+            _ => None,
+        }
+    }
+
+    /// A quantity as a statement has it: `'1:30'` for ninety of MINUTE_SECOND.
+    pub(crate) fn quantity(self, quantity: u32) -> String {
+        let (hours, minutes) = (quantity / 3600, quantity / 60);
+        match self {
+            Self::MinuteSecond | Self::HourMinute => format!("'{minutes}:{}'", quantity % 60),
+            Self::HourSecond => format!("'{hours}:{}:{}'", minutes % 60, quantity % 60),
+            Self::DaySecond => format!("'{} {}:{}:{}'", hours / 24, hours % 24, minutes % 60, quantity % 60),
+            Self::DayMinute => format!("'{} {}:{}'", minutes / 24, minutes % 24, quantity % 60),
+            Self::DayHour => format!("'{} {}'", quantity / 24, quantity % 24),
+            Self::YearMonth => format!("'{}-{}'", quantity / 12, quantity % 12),
+            _ => quantity.to_string(),
+        }
+    }
+
+    /// The length of what a quantity counts, in seconds; `Err` of months for a unit that has none.
+    fn length(self) -> Result<i64, u32> {
+        if let Some(smallest) = self.smallest() {
+            return smallest.length();
+        }
+        match self {
             Self::Minute => Ok(60),
             Self::Hour => Ok(3600),
             Self::Day => Ok(86_400),
@@ -128,6 +175,7 @@ impl Unit {
             Self::Month => Err(1),
             Self::Quarter => Err(3),
             Self::Year => Err(12),
+            _ => Ok(1),
         }
     }
 }
@@ -191,9 +239,19 @@ fn next_by_months(starts: i64, months: u32, from: i64) -> Option<i64> {
 }
 
 impl Event {
-    /// One of which nothing has been read.
-    pub(crate) fn new(kept: Kept) -> Self {
-        Self { kept, read: OnceLock::new() }
+    /// One of which nothing has been read, and that has run last at this moment (0 for never).
+    pub(crate) fn new(kept: Kept, last_run: i64) -> Self {
+        Self { kept, last_run: AtomicI64::new(last_run), read: OnceLock::new() }
+    }
+
+    /// When it has run last, in seconds since 1970.
+    pub(crate) fn last_run(&self) -> Option<i64> {
+        Some(self.last_run.load(Ordering::Relaxed)).filter(|at| *at > 0)
+    }
+
+    /// It runs at a moment.
+    pub(crate) fn runs_at(&self, at: i64) {
+        self.last_run.store(at, Ordering::Relaxed);
     }
 
     /// What the text says: its head and its body.
@@ -326,8 +384,8 @@ fn schedule(p: &mut Parser) -> Result<ScheduleSpec, Wrong> {
     let quantity = parse::span_of(p)?;
     let Token::Word(word) = &p.peek_token_ref().token else { return Ok(unexpected(p)?) };
     let Some((unit, _)) = Unit::ALL.iter().find(|(_, known)| word.value.eq_ignore_ascii_case(known)) else {
-        if word.value.contains('_') {
-            return Err(errors::unsupported("intervals of several units in the schedule of an event").into());
+        if word.value.to_ascii_uppercase().ends_with("MICROSECOND") {
+            return Err(errors::unsupported("MICROSECOND").into());
         }
         return Ok(unexpected(p)?);
     };
@@ -371,6 +429,18 @@ fn body(p: &mut Parser, sql: &[u8], reading: Reading) -> Result<(String, Code), 
 mod tests {
     use super::*;
 
+    #[test]
+    fn quantities_of_several_units_are_written_as_they_are_read() {
+        assert_eq!(Unit::MinuteSecond.quantity(90), "'1:30'");
+        assert_eq!(Unit::HourSecond.quantity(3_665), "'1:1:5'");
+        assert_eq!(Unit::HourMinute.quantity(61), "'1:1'");
+        assert_eq!(Unit::DaySecond.quantity(90_061), "'1 1:1:1'");
+        assert_eq!(Unit::DayMinute.quantity(1_501), "'1 1:1'");
+        assert_eq!(Unit::DayHour.quantity(49), "'2 1'");
+        assert_eq!(Unit::YearMonth.quantity(18), "'1-6'");
+        assert_eq!(Unit::Quarter.quantity(2), "2");
+    }
+
     #[track_caller]
     fn check(schedule: Schedule, from: i64, expected: Option<i64>) {
         assert_eq!(schedule.next(from), expected);
@@ -388,6 +458,9 @@ mod tests {
         check(every(10, Unit::Second, Some(1_020)), 1_011, Some(1_020));
         check(every(u32::MAX, Unit::Year, None), 2_000, None);
         check(Schedule::At(70), 100, Some(70));
+        check(every(90, Unit::MinuteSecond, None), 1_001, Some(1_090));
+        check(every(25, Unit::DayHour, None), 1_001, Some(91_000));
+        check(every(13, Unit::YearMonth, None), 1_001, Some(1_000 + 396 * 86_400));
         // From the last of January on: months keep to their ends.
         let months = Schedule::Every { quantity: 1, unit: Unit::Month, starts: 1_706_659_200, ends: None };
         check(months, 1_706_659_201, Some(1_709_164_800));

@@ -30,6 +30,14 @@ alter event e5 rename to e2;
 alter event e5 rename to e5;
 alter event nosuch disable;
 alter event e5;
+-- Intervals of several units.
+@INTERVAL = '1:30' minute_second ;; '90:00' hour_minute ;; '1:2:3' hour_second ;; '1 2:3:4' day_second ;; '2 10:30' day_minute ;; '1 25' day_hour ;; '1-14' year_month ;; '7' minute_second ;; 100 hour_second ;; concat('0:', 20) minute_second ;; '0:0' minute_second ;; '-1:30' minute_second ;; 'x' day_hour ;; null minute_second ;; '1.5' second_microsecond ;; 1 microsecond ;; '999999 0' day_hour
+create or replace event composite on schedule every {INTERVAL} starts '2036-01-31 00:00:00' do set @a = 1;
+show create event composite;
+select interval_value, interval_field from information_schema.events where event_name = 'composite';
+alter event composite on schedule every '0:45' hour_minute starts '2036-01-31 00:00:00';
+show create event composite;
+drop event composite;
 create event bad on schedule every 0 second do select 1;
 create event bad on schedule every -1 second do select 1;
 create event bad on schedule every 1 hour starts '2036-01-02' ends '2036-01-01' do select 1;

@@ -67,3 +67,12 @@ select @@tx_isolation;
 
 -- What JSON_EXTRACT has found beside texts, numbers and truth values.
 select json_extract('{"a":"x"}','$.a') = 'x' a, json_extract('{"a":"x"}','$.a') = '"x"' b, json_extract('{"a":true}','$.a') = true c, json_extract('{"a":true}','$.a') = 1 d, json_extract('{"a":true}','$.a') = 'true' e, json_extract('{"a":false}','$.a') = false f, json_extract('{"a":5}','$.a') = 5 g, json_extract('{"a":"5"}','$.a') = 5 h, json_extract('{"a":null}','$.a') is null i, json_value('{"a":"x"}','$.a') = 'x' j, json_extract('{"a":"x"}','$.a') in ('x','y') k, json_extract('{"a":"x"}','$.a') <> 'x' l, json_extract('{"a":"x"}','$.a') like 'x' m, 'x' = json_extract('{"a":"x"}','$.a') n, json_extract('{"a":"b"}','$.a') > 'a' o, json_extract('{"a":"X"}','$.a') = 'x' p, if(json_extract('{"a":true}','$.a'),1,0) s, if(json_extract('{"a":false}','$.a'),1,0) t, not json_extract('{"a":true}','$.a') u;
+@KEPT = lc_time_names ;; sql_auto_is_null ;; old_mode ;; system_versioning_asof ;; default_week_format ;; updatable_views_with_limit
+set {KEPT} = default;
+-- Engines have names of one form.
+create table engines (a int) engine = innodb;
+show create table engines;
+alter table engines engine = 'INNODB';
+show create table engines;
+create table engines2 (a int) engine = myisam;
+show create table engines2;

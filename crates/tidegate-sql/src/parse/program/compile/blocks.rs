@@ -4,7 +4,7 @@ use sqlparser::{parser::Parser, tokenizer::Token};
 
 use super::{Compiler, Declared, Read};
 use crate::{
-    column::{Column, Default},
+    column::Column,
     dialect::{expect_word, identifier, is_word, take_word, take_words},
     errors,
     parse::{
@@ -35,9 +35,8 @@ impl Compiler<'_> {
     /// BEGIN … END, without the label behind it.
     pub(super) fn block(&mut self, p: &mut Parser) -> Read<()> {
         expect_word(p, "BEGIN")?;
-        if is_word(p.peek_token_ref(), "NOT") && is_word(p.peek_nth_token_ref(1), "ATOMIC") {
-            return Err(errors::unsupported("BEGIN NOT ATOMIC").into());
-        }
+        // No block is atomic.
+        take_words(p, &["NOT", "ATOMIC"]);
         let (outer, from) = (self.scope, self.here());
         self.blocks.push(Declared::default());
         let (mut stage, mut ends) = (Stage::Variables, Ends::default());
@@ -116,7 +115,7 @@ impl Compiler<'_> {
         let has_default = take_word(p, "DEFAULT") || p.consume_token(&Token::Assignment);
         // The expression does not see the variables themselves.
         let default = if has_default { Some(self.value(p)?) } else { None };
-        let mut scope = Scope { parent: Some(self.scope), names: Vec::new() };
+        let mut scope = Scope { parent: Some(self.scope), ..Scope::default() };
         for name in names {
             let is_known = self.declared().variables.iter().any(|known| crate::column::same_name(known, &name));
             if is_known {
@@ -139,17 +138,7 @@ impl Compiler<'_> {
     /// A local variable; answers its slot.
     pub(super) fn add_variable(&mut self, name: &str, ty: SqlType) -> usize {
         let slot = self.code.variables.len();
-        self.code.variables.push(Column {
-            id: slot as u32 + 1,
-            name: name.to_owned(),
-            ty,
-            nullable: true,
-            default: Default::Null,
-            on_update: false,
-            auto_increment: false,
-            generated: None,
-            comment: String::new(),
-        });
+        self.code.variables.push(Column::variable(slot as u32 + 1, name, ty));
         slot
     }
 
@@ -162,8 +151,15 @@ impl Compiler<'_> {
             return Err(errors::duplicate_cursor(&name).into());
         }
         let span = self.to_semicolon(p);
-        let text = self.text_of(span);
-        match self.check(&text, span.0)? {
+        let cursor = self.cursor_of(self.text_of(span), span.0, params)?;
+        self.scope = outer;
+        self.declared().cursors.push((name, cursor));
+        Ok(cursor)
+    }
+
+    /// A cursor for the query of a text, which stands at `at` in the program's. Its operations are not known yet.
+    pub(super) fn cursor_of(&mut self, text: String, at: usize, params: Vec<usize>) -> Read<usize> {
+        match self.check(&text, at)? {
             parse::Statement::Query(_) => {}
             parse::Statement::SelectInto { .. } | parse::Statement::SelectIntoFile { .. } => {
                 return Err(errors::cursor_into().into());
@@ -171,16 +167,13 @@ impl Compiler<'_> {
             _ => return Err(errors::cursor_of_no_query().into()),
         }
         let query = self.fragment(FragmentKind::Query, text);
-        self.scope = outer;
         self.code.cursors.push(Cursor { query, params, within: Range { from: 0, to: 0 } });
-        let cursor = self.code.cursors.len() - 1;
-        self.declared().cursors.push((name, cursor));
-        Ok(cursor)
+        Ok(self.code.cursors.len() - 1)
     }
 
     /// The parameters of a cursor, which its query alone knows: the scope is that of the query from now on.
     fn cursor_parameters(&mut self, p: &mut Parser) -> Read<Vec<usize>> {
-        let mut scope = Scope { parent: Some(self.scope), names: Vec::new() };
+        let mut scope = Scope { parent: Some(self.scope), ..Scope::default() };
         if !p.consume_token(&Token::LParen) {
             return Ok(Vec::new());
         }

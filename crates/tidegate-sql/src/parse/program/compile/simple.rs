@@ -20,7 +20,7 @@ impl Compiler<'_> {
     pub(super) fn set(&mut self, p: &mut Parser) -> Read<()> {
         expect_word(p, "SET")?;
         loop {
-            if self.kind == Kind::Procedure && self.is_of_session(p) {
+            if self.is_of_session(p) {
                 self.set_of_session(p)?;
                 if !p.consume_token(&Token::Comma) {
                     return Ok(());
@@ -71,14 +71,25 @@ impl Compiler<'_> {
             if self.code.slot(self.scope, &text).is_some() {
                 // A word alone would be a value by itself.
                 let text = format!("SET {}({text})", self.text_of((from, value.0)));
-                let statement = self.fragment(FragmentKind::Statement, text);
-                self.push(p, Op::Run(statement))?;
-                return Ok(());
+                return self.setting(p, text, from);
             }
             value.1
         };
         let text = format!("SET {}", self.text_of((from, to)));
-        self.check(&text, from)?;
+        self.setting(p, text, from)
+    }
+
+    /// A statement that gives a system variable a value, or does something of the kind.
+    fn setting(&mut self, p: &Parser, text: String, from: usize) -> Read<()> {
+        let statement = self.check(&text, from)?;
+        if self.kind != Kind::Procedure {
+            if !matches!(statement, parse::Statement::Set(_)) {
+                return Err(errors::unsupported("this form of SET in a trigger or function").into());
+            }
+            if let Some(error) = statement.refused_beneath(self.kind.shown()) {
+                return Err(error.into());
+            }
+        }
         let statement = self.fragment(FragmentKind::Statement, text);
         self.push(p, Op::Run(statement))?;
         Ok(())
@@ -90,25 +101,16 @@ impl Compiler<'_> {
             p.advance_token();
             return Ok(Place::User(name));
         }
-        let is_scope =
-            ["GLOBAL", "SESSION", "LOCAL", "NAMES", "CHARACTER", "CHARSET", "PASSWORD", "ROLE", "TRANSACTION"]
-                .iter()
-                .any(|word| is_word(p.peek_token_ref(), word));
-        let is_system = matches!(p.peek_token_ref().token, Token::DollarQuotedString(_));
-        let assigns = matches!(p.peek_nth_token_ref(1).token, Token::Eq | Token::Assignment | Token::Period);
-        if is_system || is_scope && !assigns {
-            return Err(errors::unsupported("SET of anything but variables and NEW in a stored program").into());
-        }
         let name = identifier(p)?.value;
         if p.consume_token(&Token::Period) {
             let column = identifier(p)?.value;
-            return self.column_of_row(&name, column);
+            return match self.code.record(self.scope, &name) {
+                Some(record) => Ok(Place::Local(self.field(record, &column))),
+                None => self.column_of_row(&name, column),
+            };
         }
         match self.code.slot(self.scope, &name) {
             Some(slot) => Ok(Place::Local(slot)),
-            None if crate::system_variables::exists(&name) => {
-                Err(errors::unsupported("SET of system variables in a stored program").into())
-            }
             None => Err(errors::unknown_variable(name).into()),
         }
     }
@@ -213,6 +215,7 @@ impl Compiler<'_> {
             parse::Statement::Load(_) => return Err(errors::refused_in_program("LOAD DATA").into()),
             parse::Statement::LockTables(_) => return Err(errors::refused_in_program("LOCK").into()),
             parse::Statement::UnlockTables => return Err(errors::refused_in_program("UNLOCK").into()),
+            parse::Statement::Admin { verb: "check", .. } => return Err(errors::refused_in_program("CHECK").into()),
             parse::Statement::CreateTrigger(_) => return Err(errors::nested_program("TRIGGER").into()),
             parse::Statement::Event(event) if event.body.is_some() => {
                 return Err(errors::event_in_program().into());
@@ -260,7 +263,7 @@ impl Compiler<'_> {
         let op = match verb {
             "OPEN" => {
                 self.cursor_arguments(p, &name, cursor)?;
-                Op::Open(cursor)
+                Op::Open { cursor, record: None }
             }
             "CLOSE" => Op::Close(cursor),
             _ => {
@@ -278,7 +281,7 @@ impl Compiler<'_> {
     }
 
     /// What OPEN gives the parameters of a cursor.
-    fn cursor_arguments(&mut self, p: &mut Parser, name: &str, cursor: usize) -> Read<()> {
+    pub(super) fn cursor_arguments(&mut self, p: &mut Parser, name: &str, cursor: usize) -> Read<()> {
         let mut values = Vec::new();
         if p.consume_token(&Token::LParen) {
             while p.peek_token_ref().token != Token::RParen {
@@ -318,9 +321,8 @@ impl Compiler<'_> {
             | "REVOKE" | "ANALYZE" | "OPTIMIZE" | "REPAIR" => errors::commit_in_trigger(),
             "PREPARE" | "EXECUTE" | "DEALLOCATE" => errors::refused_in_trigger("Dynamic SQL"),
             "FLUSH" | "RESET" => errors::refused_in_trigger(verb),
-            "SHOW" | "EXPLAIN" | "DESCRIBE" | "DESC" | "CHECK" | "CHECKSUM" => {
-                errors::result_set_refused(self.kind.shown())
-            }
+            "SHOW" | "EXPLAIN" | "DESCRIBE" | "DESC" | "CHECKSUM" => errors::result_set_refused(self.kind.shown()),
+            "CHECK" => errors::refused_in_program("CHECK"),
             "LOCK" | "UNLOCK" => errors::refused_in_program("LOCK"),
             "USE" => errors::refused_in_program("USE"),
             "LOAD" => errors::refused_in_program("LOAD DATA"),
