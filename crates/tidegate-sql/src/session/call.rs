@@ -31,7 +31,7 @@ use crate::{
         self, Argument, ArgumentPlace, Call, TableName,
         program::{
             RoutineKind,
-            code::{Code, FragmentId, Shape},
+            code::{Code, FragmentId, FragmentKind, Shape},
             compile, definition,
             event::Event,
             routine::{self, Routine},
@@ -403,7 +403,9 @@ impl Host for CallHost<'_> {
     }
 
     fn run(&mut self, fragment: FragmentId) -> Res<()> {
-        self.run_fragment(fragment, None)?;
+        // A query that is a statement is what DO evaluates: nobody sees its row.
+        let is_do = self.code.fragments[fragment].kind == FragmentKind::Query;
+        self.run_fragment(fragment, is_do.then_some(&mut Discard as &mut dyn Sink))?;
         *self.affected += u64::try_from(self.core.env.row_count.get()).unwrap_or(0);
         Ok(())
     }

@@ -266,3 +266,5 @@ insert into it (a) values (3);
 alter procedure i1 comment 'altered' sql security invoker;
 show create procedure i1;
 drop trigger tr;
+create procedure j1(a int) begin do 1; select a as first; do a + 1, sleep(0); select 2 as second; do 3; end;
+call j1(5);
