@@ -69,7 +69,7 @@ struct Item {
 /// Reads lines off `rest` until one ends the batch.
 pub(super) fn gather<'a>(port: &Port, client: &Client, rest: &mut &'a mut [u8]) -> (Batch<'a>, Last<'a>) {
     let mut batch = Batch::default();
-    let may_ask = client.may_ask(port.secret());
+    let may_ask = client.may_ask(&port.secret);
     while batch.requests.len() < REQUESTS_MAX {
         let Some(line) = take_line(rest) else { return (batch, Last::None) };
         let last = match Command::of(line) {

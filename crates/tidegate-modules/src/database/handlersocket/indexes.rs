@@ -110,7 +110,7 @@ impl Client {
             Access::Write => b"handlersocket write",
         };
         let peer = session.peer;
-        self.authorized = !logins::is_blocked(peer, name) && is_same(port.secret(), auth.secret);
+        self.authorized = !logins::is_blocked(peer, name) && is_same(&port.secret, auth.secret);
         if self.authorized {
             logins::note_success(peer, name);
             return Ok(());

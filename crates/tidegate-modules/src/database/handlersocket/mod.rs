@@ -151,6 +151,10 @@ pub(super) fn check(conf: &Conf, diagnostics: &mut Diagnostics) {
 struct Port {
     config: Arc<Config>,
     access: Access,
+    /// What clients have to tell; empty if anybody may ask.
+    secret: Box<[u8]>,
+    idle_time_max: Duration,
+    line_bytes_max: usize,
     /// Sessions that no batch uses.
     sessions: RefCell<Vec<tidegate_sql::Session>>,
     /// Indexes that clients have open.
@@ -159,24 +163,17 @@ struct Port {
 
 impl Port {
     fn open(config: &Arc<Config>, access: Access) -> Rc<dyn Service> {
-        let (sessions, shared) = (RefCell::default(), Shared::default());
-        Rc::new(PortService(Rc::new(Port { config: config.clone(), access, sessions, shared })))
-    }
-
-    fn settings(&self) -> &Settings {
-        &self.config.http_conf(&BLOCK).handlersocket
-    }
-
-    fn secret(&self) -> &[u8] {
-        self.settings().secret(self.access)
-    }
-
-    fn idle_time_max(&self) -> Duration {
-        self.settings().handlersocket_timeout.unwrap_or(IDLE_TIME_MAX)
-    }
-
-    fn line_bytes_max(&self) -> usize {
-        self.config.http_conf(&BLOCK).packet_size_max.unwrap_or(LINE_BYTES_MAX)
+        let block = config.http_conf(&BLOCK);
+        let settings = &block.handlersocket;
+        Rc::new(PortService(Rc::new(Port {
+            config: config.clone(),
+            access,
+            secret: settings.secret(access).into(),
+            idle_time_max: settings.handlersocket_timeout.unwrap_or(IDLE_TIME_MAX),
+            line_bytes_max: block.packet_size_max.unwrap_or(LINE_BYTES_MAX),
+            sessions: RefCell::default(),
+            shared: Shared::default(),
+        })))
     }
 
     /// A session of the engine.
@@ -307,8 +304,8 @@ async fn exchange(
         }
         seen = input.len();
         let is_idle = input.is_empty();
-        let may_ask = client.may_ask(port.secret());
-        if seen > if may_ask { port.line_bytes_max() } else { LOGIN_LINE_BYTES_MAX } {
+        let may_ask = client.may_ask(&port.secret);
+        if seen > if may_ask { port.line_bytes_max } else { LOGIN_LINE_BYTES_MAX } {
             let bound =
                 if may_ask { "packet_size_max" } else { "those of clients that have not told the secret may be" };
             note(session, Level::Warn, format_args!("a line is longer than {bound}"));
@@ -342,7 +339,7 @@ async fn exchange(
 /// Waits for the client's next bytes, for as long as they may take, and appends what is there to the input.
 async fn wait(session: &Session, port: &Port, input: &mut Vec<u8>, worker: &Worker) -> std::io::Result<Wait<usize>> {
     let is_idle = input.is_empty();
-    let time_max = if is_idle { port.idle_time_max() } else { READ_TIME_MAX };
+    let time_max = if is_idle { port.idle_time_max } else { READ_TIME_MAX };
     let _waiting = is_idle.then(|| worker.waiting());
     let before = input.len();
     let came = session.wait(time_max.as_millis() as u64, |cx| {
@@ -405,7 +402,7 @@ impl Port {
     fn reply(&self, command: request::Command<'_>, client: &mut Client, outbox: &mut Outbox<'_>, session: &Session) {
         use tidegate_http::handlersocket::answer::Refusal;
         let done = match command {
-            request::Command::Open(_) if !client.may_ask(self.secret()) => Err(Refusal::Unauthorized),
+            request::Command::Open(_) if !client.may_ask(&self.secret) => Err(Refusal::Unauthorized),
             request::Command::Open(open) => client.open(self, &open),
             request::Command::Auth(auth) => client.authorize(self, &auth, session),
             request::Command::OnIndex(_) | request::Command::Unknown => Err(Refusal::Command),
