@@ -69,7 +69,8 @@ impl<'a> Head<'a> {
 /// The number at the start, and the position of the byte behind it, which is there.
 fn number(input: &[u8]) -> Result<Option<(u32, usize)>, BadReply> {
     let digits = input.iter().take(DIGITS_MAX + 1).take_while(|byte| byte.is_ascii_digit()).count();
-    let is_number = digits > 0 && matches!(input.get(digits), Some(&SEPARATOR | &END));
+    // More digits are none at once, with zeros in front too: an answer is the same in whatever pieces it comes.
+    let is_number = (1..=DIGITS_MAX).contains(&digits) && matches!(input.get(digits), Some(&SEPARATOR | &END));
     if !is_number {
         let is_unfinished = digits == input.len() && digits <= DIGITS_MAX;
         return if is_unfinished { Ok(None) } else { Err(BadReply::Head) };
@@ -158,6 +159,8 @@ mod tests {
             (b"0\t\t", Err(BadReply::Head)),
             (b"0\t4294967296\t", Err(BadReply::Head)),
             (b"00000000000", Err(BadReply::Head)),
+            (b"0\t02417959631\t", Err(BadReply::Head)),
+            (b"0\t0000000007\t", success(7, 12)),
         ] {
             assert_eq!(Head::read(input), expected, "{}", input.escape_ascii());
         }
