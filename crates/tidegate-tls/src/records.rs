@@ -27,11 +27,12 @@ use rustls::{
 };
 
 /// Keys that a thread keeps ready: those of half as many busy connections.
-const READY_MAX: NonZeroUsize = NonZeroUsize::new(512).expect("not zero");
+const READY_MAX: usize = 512;
 
 thread_local! {
     /// Keys that are ready, by the numbers of their directions.
-    static READY: RefCell<LruCache<u64, LessSafeKey>> = RefCell::new(LruCache::new(READY_MAX));
+    static READY: RefCell<LruCache<u64, LessSafeKey>> =
+        RefCell::new(LruCache::new(const { NonZeroUsize::new(READY_MAX).expect("not zero") }));
 }
 
 /// How records of a suite are made and read.
@@ -148,7 +149,7 @@ mod tests {
     use super::*;
 
     /// So many connections as have no place for all of their keys.
-    const CONNECTIONS: usize = 2 * READY_MAX.get();
+    const CONNECTIONS: usize = 2 * READY_MAX;
 
     /// The suites whose keys have 32 bytes: the library makes no others out of what a test gives.
     fn suites() -> impl Iterator<Item = (&'static Tls13CipherSuite, Records)> {
@@ -201,7 +202,7 @@ mod tests {
                         assert!(receive(&mut *ours[number - 7].1, record, seq + 1).is_err(), "another place");
                     }
                 }
-                assert!(READY.with_borrow(LruCache::len) <= READY_MAX.get());
+                assert!(READY.with_borrow(LruCache::len) <= READY_MAX);
             }
             drop(ours);
             assert_eq!(READY.with_borrow(LruCache::len), 0, "nothing stays of connections that are over");
