@@ -1,9 +1,11 @@
 //! MySQL's errors: one constructor each, so that number, SQLSTATE and text stand in one place.
 
+mod names;
 mod warning;
 
 use tidegate_rows::ServerError;
 
+pub(crate) use names::{is_of_names, is_of_unknown_name};
 pub(crate) use warning::Warning;
 
 /// Number of [`interrupted`].
@@ -18,18 +20,6 @@ pub(crate) const UNKNOWN_DATABASE: u16 = 1049;
 pub(crate) const SEQUENCE_RUN_OUT: u16 = 4084;
 /// A statement has met a row that somebody else has locked, or must run as the schema's writer: it is undone, and runs again.
 pub(crate) const STOPPED: u16 = 3572;
-
-/// Whether an error says that a schema, table or column is not there, or not for this session: whatever a statement's parameters are.
-pub(crate) fn is_of_names(code: u16) -> bool {
-    matches!(code, 1046 | UNKNOWN_DATABASE | 1054 | 1142 | 1143 | 1146 | 1356 | 1449)
-}
-
-/// Whether SQLite has no table or column of a name that the engine has given it: definitions have changed.
-pub(crate) fn is_of_unknown_name(error: &ServerError) -> bool {
-    let text = error.message.strip_prefix("Internal error: ");
-    let unknown = ["no such table", "no such column", "no such index"];
-    text.is_some_and(|text| unknown.iter().any(|unknown| text.starts_with(unknown)))
-}
 
 macro_rules! errors {
     ($($(#[$doc:meta])* $name:ident($($arg:ident),*) = $code:literal $state:literal $text:literal;)*) => {

@@ -22,7 +22,7 @@ use crate::{
     session::Core,
     store::conn::Conn,
     temporary_name,
-    translate::programs::is_row,
+    translate::local_names::is_row,
     variables,
 };
 

@@ -23,10 +23,11 @@ use crate::{
     temporary_name,
     translate::{
         dml::Feed,
+        local_names::new_slot,
         params::Params,
         plan::PlanKind,
         procedures::SetPlan,
-        programs::{Body, Fired, Planned, PlannedKind, new_slot},
+        programs::{Body, Fired, Planned, PlannedKind},
         target_table::TargetTable,
     },
     value::{Datum, SqlType, out::Out},

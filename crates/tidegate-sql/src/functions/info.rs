@@ -235,7 +235,9 @@ fn variable_of_program(t: &mut Translator<'_>, name: &str) -> Ex {
 /// 1193 for an unknown system variable.
 pub(super) fn variable(t: &mut Translator<'_>, name: &Expr) -> Res<Ex> {
     let name = string_value(name);
-    if t.program.as_ref().is_some_and(crate::translate::programs::Names::are_planned_ahead) && !name.starts_with("@@") {
+    if t.program.as_ref().is_some_and(crate::translate::local_names::Names::are_planned_ahead)
+        && !name.starts_with("@@")
+    {
         return Ok(variable_of_program(t, name[1..].trim_matches(['`', '\'', '"'])));
     }
     let now = t.now();

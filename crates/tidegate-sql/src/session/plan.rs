@@ -42,7 +42,7 @@ impl Core {
         let given: Vec<_> = (0..kinds.len()).map(|index| constants.params.int(index)).collect();
         let program = self.env.program();
         let mut translator = Translator::new(session, constants.sql, constants.literals, (kinds, &given), tokens);
-        translator.program = program.as_ref().map(translate::programs::Names::of_call);
+        translator.program = program.as_ref().map(translate::local_names::Names::of_call);
         translator.values = constants.params;
         translator.late = !matches!(statement, Statement::Query(_));
         let kind = match statement {

@@ -29,6 +29,7 @@ mod limit;
 pub(crate) mod list;
 pub(crate) mod literals;
 pub(crate) mod load;
+pub(crate) mod local_names;
 pub(crate) mod locking;
 mod matches;
 mod meet;
@@ -71,9 +72,9 @@ use crate::{
 pub(crate) use codes::{conversion_code, rep_of_code};
 pub(crate) use inputs::{Inputs, Session};
 pub(crate) use library::Library;
+use local_names::Names;
 pub(crate) use meet::meet;
 pub(crate) use param::{ParamKind, variable_text};
-use programs::Names;
 
 pub(crate) type Res<T> = Result<T, ServerError>;
 

@@ -13,12 +13,14 @@ use std::{
     sync::Arc,
 };
 
+use sqlparser::tokenizer::TokenWithSpan;
 use tidegate_rows::ServerError;
 
 use super::{
-    Code as Text, Coercibility, Ex, Library, Session, Source, Translator,
+    Library, Session, Source, Translator,
     calls::{self, CallPlan, Called, StoredFunction},
     dml::Feed,
+    local_names::Names,
     plan::PlanKind,
     procedures::SetPlan,
     select::Wanted,
@@ -30,7 +32,7 @@ use crate::{
     accounts::{Access, Privileges},
     catalog::{Table, TableState},
     column::same_name,
-    env::{Env, programs::Reading},
+    env::Env,
     errors,
     lexer::Literals,
     parse::{
@@ -56,17 +58,6 @@ const FRAGMENTS_MAX: usize = 10_000;
 
 /// Triggers that fire and functions that call each other; each level takes some kilobytes of the statement's stack.
 const DEPTH_MAX: usize = 32;
-
-/// What a name in a fragment may mean besides a column.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Names<'a> {
-    code: &'a Code,
-    scope: usize,
-    shape: &'a Shape,
-    /// The table of NEW and OLD, in a trigger.
-    row: Option<&'a Table>,
-    is_ahead: bool,
-}
 
 /// A trigger with the plans of its body.
 #[derive(Debug)]
@@ -163,75 +154,7 @@ pub(super) struct Gathered {
 /// Triggers of a table that a plan writes to; none until they were looked up.
 pub(crate) type FiredCell = OnceCell<Box<[Fired]>>;
 
-impl<'a> Names<'a> {
-    /// Those that a statement of a procedure knows.
-    pub(crate) fn of_call(reading: &'a Reading) -> Self {
-        Self { code: &reading.code, scope: reading.scope, shape: &reading.shape, row: None, is_ahead: false }
-    }
-
-    /// Whether the plan is made before the program runs, and serves it again: user variables have other values then.
-    pub(crate) fn are_planned_ahead(&self) -> bool {
-        self.is_ahead
-    }
-
-    /// Whether a name means the record of a loop.
-    pub(super) fn has_record(&self, name: &str) -> bool {
-        self.code.record(self.scope, name).is_some()
-    }
-
-    /// Slots: those of local variables, then NEW, then OLD.
-    fn find(&self, parts: &[&str]) -> Option<Res<(usize, SqlType)>> {
-        match parts {
-            [name] => {
-                let slot = self.code.slot(self.scope, name)?;
-                Some(Ok((slot, self.code.type_of(slot).clone())))
-            }
-            [row, name] => {
-                if let Some(record) = self.code.record(self.scope, row) {
-                    let slot = self.code.field(record, name);
-                    let field = slot.and_then(|slot| Some((slot, self.shape.type_of(slot)?.clone())));
-                    return Some(field.ok_or_else(|| errors::no_such_field(row, name)));
-                }
-                let table = self.row?;
-                let (shown, begin) = match () {
-                    () if row.eq_ignore_ascii_case("NEW") => ("NEW", new_slot(self.code, 0)),
-                    () if row.eq_ignore_ascii_case("OLD") => ("OLD", old_slot(self.code, table, 0)),
-                    () => return None,
-                };
-                let Some((position, column)) = table.column(name) else {
-                    return Some(Err(errors::unknown_column(name, shown)));
-                };
-                Some(Ok((begin + position, column.ty.clone())))
-            }
-            _ => None,
-        }
-    }
-}
-
-/// The slot of a column of NEW.
-pub(crate) fn new_slot(code: &Code, column: usize) -> usize {
-    code.variables.len() + column
-}
-
-/// The slot of a column of OLD.
-pub(crate) fn old_slot(code: &Code, table: &Table, column: usize) -> usize {
-    new_slot(code, table.columns.len()) + column
-}
-
 impl Translator<'_> {
-    /// What a name means to the program that is translated: a local variable, or a column of NEW or OLD.
-    ///
-    /// # Errors
-    /// 1054 for a column that is not there.
-    pub(crate) fn local(&mut self, parts: &[&str]) -> Res<Option<Ex>> {
-        let Some(found) = self.program.and_then(|names| names.find(parts)) else { return Ok(None) };
-        let (slot, ty) = found?;
-        let sql = self.bind(&Source::Local(slot), ty.rep(), None);
-        let is_text = ty.base.is_character() || ty.base.is_binary();
-        let coercibility = if is_text { Coercibility::Column } else { Coercibility::Number };
-        Ok(Some(Ex { code: Text::Sql(sql), coercibility, ..Ex::sql(String::new(), ty.stored()) }))
-    }
-
     /// Plans what the triggers of the tables do that a plan writes to, and the functions that it calls.
     ///
     /// # Errors
@@ -522,8 +445,21 @@ impl Body {
         if let Statement::Set(items) = &statement {
             return self.plan_set(session, fragment, items, depth, gathered);
         }
+        self.plan_statement(session, fragment, (&statement, &tokens), depth, gathered)
+    }
+
+    /// A query, or a statement that writes.
+    fn plan_statement(
+        &self,
+        session: Session<'_>,
+        fragment: &Fragment,
+        (statement, tokens): (&Statement, &[TokenWithSpan]),
+        depth: usize,
+        gathered: &mut Gathered,
+    ) -> Res<Planned> {
         let shape = Rc::clone(&self.shape.borrow());
-        let mut inner = Translator::new(session, text, &[], (&[], &[]), &tokens);
+        let text = fragment.text.as_bytes();
+        let mut inner = Translator::new(session, text, &[], (&[], &[]), tokens);
         inner.access.clone_from(&self.acting.access);
         inner.current_user.clone_from(&self.acting.user);
         let row = self.table.as_deref();
@@ -534,7 +470,7 @@ impl Body {
         inner.attached = std::mem::take(&mut gathered.attached);
         inner.catalogs = std::mem::take(&mut gathered.catalogs);
         let mut names = Vec::new();
-        let kind = kind_of(&mut inner, &statement, &mut names);
+        let kind = kind_of(&mut inner, statement, &mut names);
         let read = std::mem::take(&mut inner.read_names);
         let variables = std::mem::take(&mut inner.program_variables);
         let called: Box<[Rc<Called>]> = std::mem::take(&mut inner.calls).into();
@@ -632,9 +568,4 @@ pub(crate) fn variable_type(env: &Env, name: &str) -> SqlType {
         Rep::Blob => SqlType::new(Base::LongBlob),
         _ => value.ty,
     }
-}
-
-/// Whether tokens name a column of NEW or OLD, for what a definition must not say.
-pub(crate) fn is_row(word: &str) -> bool {
-    same_name(word, "NEW") || same_name(word, "OLD")
 }
