@@ -21,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tidegate_sql::{Heard, Listening};
+use tidegate_sql::Listening;
 use tokio::sync::{Notify, mpsc};
 
 use super::{
@@ -373,7 +373,7 @@ async fn serve(mut serving: Serving, mut database: Database) {
             continue;
         }
         database.rest();
-        let Some(hears) = &mut listening else {
+        if listening.is_none() {
             // Whoever waits makes no schema: somebody may just have dropped it to make it anew.
             tokio::select! {
                 () = serving.changed.notified() => {}
@@ -381,18 +381,23 @@ async fn serve(mut serving: Serving, mut database: Database) {
             }
             is_absent = false;
             continue;
-        };
-        tokio::select! {
-            biased;
-            () = serving.changed.notified() => {}
-            heard = hears.next() => {
-                all = true;
-                match heard {
-                    Some(Heard::Commit(_) | Heard::Missed(_)) => {}
-                    // The schema was dropped.
-                    None => listening = None,
-                }
+        }
+        all = hears(&serving, &mut listening).await;
+    }
+}
+
+/// Waits for somebody new in the line, or for a commit; answers whether all are to look, for a commit or because the schema was
+/// dropped, after which nobody listens.
+async fn hears(serving: &Serving, listening: &mut Option<Listening>) -> bool {
+    let Some(commits) = listening else { return false };
+    tokio::select! {
+        biased;
+        () = serving.changed.notified() => false,
+        heard = commits.next() => {
+            if heard.is_none() {
+                *listening = None;
             }
+            true
         }
     }
 }
