@@ -1,5 +1,6 @@
 //! System variables.
 
+mod assign;
 mod global;
 
 use std::time::Duration;
@@ -19,6 +20,7 @@ use crate::{
 };
 
 pub(crate) use crate::system_variables::{is_real, is_unsigned};
+pub(crate) use assign::{assign, values_of};
 pub(crate) use global::{environment, switch_scheduler};
 
 type Res<T> = Result<T, ServerError>;

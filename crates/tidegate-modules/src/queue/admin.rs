@@ -49,18 +49,21 @@ pub(super) async fn list(call: Call) -> Result<Step, Failure> {
     let begin = queues.partition_point(|(queue, _)| *queue <= after);
     let mut out = b"{\"queues\":".to_vec();
     write_list(queues[begin..].iter().take(max), &mut out, |(queue, count), out| {
-        let leased = call.store.broker().counts(queue).leased as u64;
-        let Count { ready, delayed, blocked, dead, .. } = count;
-        let ready = ready.saturating_sub(leased);
-        // Tubes have other characters in their names than the API allows.
-        let queue = serde_json::Value::from(queue.as_str());
-        let _ = write!(
-            out,
-            "{{\"queue\":{queue},\"ready\":{ready},\"leased\":{leased},\"delayed\":{delayed},\"blocked\":{blocked},\"dead\":{dead}}}"
-        );
+        let _ = write!(out, "{{{}}}", counted(queue, count, call.store.broker().counts(queue).leased));
     });
     out.extend_from_slice(b"}\n");
     Ok(send(&call.req, 200, out).await)
+}
+
+/// What is told of every queue, as members of an object: its name, and how many messages it has, of which consumers have so many.
+fn counted(queue: &str, count: &Count, leased: usize) -> String {
+    let Count { ready, delayed, blocked, dead, .. } = count;
+    let ready = ready.saturating_sub(leased as u64);
+    // Tubes have other characters in their names than the API allows.
+    let queue = serde_json::Value::from(queue);
+    format!(
+        "\"queue\":{queue},\"ready\":{ready},\"leased\":{leased},\"delayed\":{delayed},\"blocked\":{blocked},\"dead\":{dead}"
+    )
 }
 
 /// `GET NAME`
@@ -75,15 +78,10 @@ async fn tell(call: &Call) -> Result<String, StoreError> {
     let limits = call.store.limits(&call.queue).await?;
     let count = call.store.count(&call.queue).await?;
     let Counts { waiting_consumers, leased } = call.store.broker().counts(&call.queue);
-    let queue = &call.queue;
+    let counted = counted(&call.queue, &count, leased);
     Ok(format!(
-        "{{\"queue\":\"{queue}\",\"ready\":{},\"leased\":{leased},\"delayed\":{},\"blocked\":{},\"dead\":{},\
-         \"waiting_consumers\":{waiting_consumers},\"paused\":{},\"attempts_max\":{},\"subscribers_only\":{},\
+        "{{{counted},\"waiting_consumers\":{waiting_consumers},\"paused\":{},\"attempts_max\":{},\"subscribers_only\":{},\
          \"length_max\":{},\"age_max_ms\":{},\"overflow\":\"{}\"}}\n",
-        count.ready.saturating_sub(leased as u64),
-        count.delayed,
-        count.blocked,
-        count.dead,
         settings.is_paused,
         settings.attempts_max,
         settings.subscribers_only,

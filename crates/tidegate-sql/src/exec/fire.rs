@@ -15,10 +15,7 @@ use crate::{
     catalog::TableState,
     column::Column,
     errors,
-    parse::{
-        SetItem, SetValue,
-        program::{Event, Timing, code::FragmentId},
-    },
+    parse::program::{Event, Timing, code::FragmentId},
     store::conn::{Cell, Step},
     temporary_name,
     translate::{
@@ -137,36 +134,18 @@ impl BodyHost<'_, '_> {
         self.body.planned(fragment, self.writer.env)
     }
 
-    /// SET: all values are read before the first is set.
+    /// SET. What a system variable was before is noted: a statement that runs again begins with that.
     fn set(&mut self, plan: &SetPlan) -> Res<()> {
         let env = self.writer.env;
         let engine = env.engine().ok_or_else(|| errors::internal("a program without its engine"))?;
         let values = self.inner().collect_some(&plan.given, 1)?;
         let mut given = plan.given.outs.iter().zip(&values).map(|(out, value)| program::user_value(out, value));
-        for item in plan.items.iter() {
-            match item {
-                SetItem::User { name, .. } => {
-                    if let Some(value) = given.next() {
-                        env.set_user_variable(name.trim_matches(['\'', '"', '`']), value);
-                    }
-                }
-                SetItem::Names { charset, collation } => {
-                    variables::set_names(&engine, env, charset.as_deref(), collation.as_deref())?;
-                }
-                SetItem::System { global, name, value } => {
-                    let value = match value {
-                        None => None,
-                        Some(SetValue::Word(word)) => Some(variables::text_value(word)),
-                        Some(SetValue::Expr(_)) => given.next(),
-                    };
-                    env.note_setting(name, variables::value_of(&engine, env, name));
-                    let commit = || Err(errors::autocommit_in_trigger());
-                    variables::set_system(&engine, env, *global, name, value.as_ref(), commit)?;
-                }
-                SetItem::Transaction { .. } => return Err(errors::internal("SET TRANSACTION in a trigger")),
-            }
-        }
-        Ok(())
+        let value = |_| given.next().ok_or_else(|| errors::internal("fewer values than SET wants"));
+        let values = variables::values_of(&plan.items, value)?;
+        variables::assign(&engine, env, &plan.items, values, true, |global, name, value| {
+            env.note_setting(name, variables::value_of(&engine, env, name));
+            variables::set_system(&engine, env, global, name, value, || Err(errors::autocommit_in_trigger()))
+        })
     }
 }
 

@@ -163,3 +163,8 @@ commit;
 select m from l where m like 'p2%' order by n;
 create procedure p3() release savepoint nosuch;
 call p3();
+create table assigned (a int);
+create trigger assigning before insert on assigned for each row begin declare continue handler for sqlexception begin end; set @first = 1, sql_mode = 'nonsense'; end;
+set @first = 0;
+insert into assigned values (1);
+select @first;
