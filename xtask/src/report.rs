@@ -4,8 +4,9 @@
 
 use crate::{install, paths, terminal, tools};
 use std::path::PathBuf;
-use tidegate_report::floor;
+use std::time::Duration;
 use tidegate_report::stacks::Tools;
+use tidegate_report::{floor, lookups};
 
 /// What is chosen on the command line.
 #[derive(clap::Args)]
@@ -29,6 +30,9 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     if let Some(port) = report.floor {
         return floor::serve(port).map(|()| true).map_err(|e| format!("port {port}: {e}"));
     }
+    if let Some(address) = &report.lookups.lookups {
+        return lookups::run(address, report.lookups.clients, Duration::from_secs(report.seconds));
+    }
     let is_measured = !report.render && !report.list;
     if is_measured && !options.no_fetch {
         // What is still missing then is left out, and the page says so.
@@ -43,6 +47,7 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
         tidegate,
         command: "cargo xtask report",
         floor: ["report", "--floor"].map(str::to_owned).into(),
+        lookups: vec!["report".to_owned()],
         lua_libs: report.lua_libs(),
         kept: paths::target().join("report/peers"),
         fetches: is_measured && !options.no_fetch,

@@ -1,6 +1,6 @@
 'use strict';
 const cluster = require('cluster'), fs = require('fs'), http = require('http'), path = require('path'), url = require('url');
-const [port, workers, databasePort, root] = process.argv.slice(2);
+const [port, workers, databasePort, root, redisPort] = process.argv.slice(2);
 
 const queries = {
     '/sleep': 'select sleep(1)',
@@ -25,11 +25,20 @@ if (cluster.isPrimary) {
         host: '127.0.0.1', port: Number(databasePort), user: 'monty', password: 'some_pass', database: 'world',
         connectionLimit: 1024,
     });
+    const retwis = redisPort === '0' ? null : require('./retwis.js').open(Number(redisPort));
     const server = http.createServer((req, res) => {
         const asked = new url.URL(req.url, 'http://localhost');
         if (asked.pathname === '/cpu') {
             res.writeHead(200, { 'Content-Type': 'text/plain' });
             res.end(compute(Number(asked.searchParams.get('n'))));
+        } else if (asked.pathname === '/retwis/timeline') {
+            retwis().then(html => {
+                res.writeHead(200, { 'Content-Type': 'text/html; charset=utf-8' });
+                res.end(html);
+            }, err => {
+                res.writeHead(500);
+                res.end(String(err));
+            });
         } else if (queries[asked.pathname]) {
             pool.query(queries[asked.pathname], (err, rows) => {
                 res.writeHead(err ? 500 : 200, { 'Content-Type': 'application/json' });

@@ -3,56 +3,16 @@
 //! Its figures are what the kernel and the load take; the distance to them is what a server could still save. The answer
 //! has as many bytes of content as the number at the end of the request's path says, so that it stands for files as well.
 
+use crate::poll::{EVENTS, Poll};
 use std::collections::HashMap;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::{io, ptr};
+use std::os::fd::{AsRawFd, RawFd};
 
 /// The most that a path may ask for.
 const CONTENT_BYTES_MAX: usize = 16 << 20;
 /// Answers that are kept: a report asks for four sizes.
 const ANSWERS_MAX: usize = 16;
-/// Events of one wait.
-const EVENTS: usize = 512;
-
-/// An epoll instance.
-struct Poll(OwnedFd);
-
-impl Poll {
-    fn new() -> io::Result<Poll> {
-        // SAFETY: takes a flag and no pointer.
-        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor is new, and nobody else has it.
-        Ok(Poll(unsafe { OwnedFd::from_raw_fd(fd) }))
-    }
-
-    fn add(&self, fd: RawFd) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN)
-    }
-
-    /// From now on `fd` is reported when it can be written to, or, again, when it can be read.
-    fn wait_for_room(&self, fd: RawFd, wants_room: bool) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_MOD, fd, if wants_room { libc::EPOLLOUT } else { libc::EPOLLIN })
-    }
-
-    fn control(&self, what: i32, fd: RawFd, events: i32) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: events.cast_unsigned(), u64: u64::from(fd.cast_unsigned()) };
-        // SAFETY: the event lives during the call; a descriptor that is none is an error of the call.
-        let done = unsafe { libc::epoll_ctl(self.0.as_raw_fd(), what, fd, ptr::from_mut(&mut event)) };
-        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-    }
-
-    fn wait(&self, events: &mut [libc::epoll_event; EVENTS]) -> io::Result<usize> {
-        // SAFETY: the array has as many places as the call is told.
-        let count = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), EVENTS as i32, -1) };
-        if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count.unsigned_abs() as usize) }
-    }
-}
-
 /// A connection and what of its answer is not sent yet.
 struct Client {
     stream: TcpStream,
@@ -84,7 +44,7 @@ pub fn serve(port: u16) -> io::Result<()> {
     let mut clients: HashMap<RawFd, Client> = HashMap::new();
     let mut answers = Answers::default();
     loop {
-        let count = match poll.wait(&mut events) {
+        let count = match poll.wait(&mut events, None) {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             other => other?,
         };

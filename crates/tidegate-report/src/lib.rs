@@ -3,7 +3,7 @@
 //! `cargo xtask report` and `tidegate report` are this with their own ways to a binary. Reading order: [`matrix`] says what is
 //! measured, [`stacks`] by whom; [`run`] starts and measures, with [`services`] (and [`mariadb`]) behind the servers, a [`load`] in front of them and
 //! what the kernel tells ([`usage`], [`machine`]); [`points`] keeps the figures, [`stats`] compares them, [`page`] draws;
-//! [`seeds`] are figures of others; [`floor`] is the server below which none gets.
+//! [`seeds`] are figures of others; [`floor`] is the server below which none gets, [`lookups`] the load where there is no HTTP.
 //!
 //! It knows nothing of how Tidegate works: to it, the binary is one program among others.
 
@@ -12,6 +12,7 @@
 mod client;
 pub mod floor;
 pub mod load;
+pub mod lookups;
 pub mod machine;
 pub mod mariadb;
 pub mod matrix;
@@ -19,10 +20,12 @@ pub mod options;
 pub mod page;
 pub mod places;
 pub mod points;
+mod poll;
 #[path = "../../../tests/support/ports.rs"]
 mod ports;
 pub mod process;
 pub mod progress;
+mod retwis;
 pub mod run;
 pub mod seeds;
 pub mod services;

@@ -1,14 +1,19 @@
 //! What puts the load on a server, behind one trait: `tidegate load` where the binary has it, else wrk.
 
+pub mod lookups;
 pub mod ours;
+pub mod sysbench;
 pub mod wrk;
 
+use crate::places::program;
+use crate::stacks::{Door, Tools};
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
 /// What a load generator found.
-#[derive(Debug, Default, Clone, Copy, PartialEq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// Responses.
     pub requests: u64,
@@ -61,11 +66,53 @@ pub trait Generator {
     fn read(&self, output: &Output) -> Result<Load, String>;
 }
 
-/// The generator of this machine, where `tidegate` is our binary.
-///
-/// # Errors
-/// Says what is missing.
-pub fn generator(tidegate: &Path) -> Result<Box<dyn Generator>, String> {
+/// What puts a load on each door.
+pub struct Generators {
+    http: Box<dyn Generator>,
+    lookups: lookups::Lookups,
+    sysbench: Option<sysbench::Sysbench>,
+}
+
+impl Generators {
+    /// Those of this machine.
+    ///
+    /// # Errors
+    /// When there is none for HTTP.
+    pub fn find(tools: &Tools) -> Result<Generators, String> {
+        let running = std::env::current_exe().map_err(|e| format!("the running program: {e}"))?;
+        Ok(Generators {
+            http: http(&tools.tidegate)?,
+            lookups: lookups::Lookups { program: running, arguments: tools.lookups.clone() },
+            sysbench: program("sysbench").map(|program| sysbench::Sysbench { program }),
+        })
+    }
+
+    /// The one for a door; `None` if it is not installed.
+    #[must_use]
+    pub fn of(&self, door: Door) -> Option<&dyn Generator> {
+        match door {
+            Door::Http => Some(&*self.http),
+            Door::HandlerSocket | Door::Memcached | Door::MemoryOnly => Some(&self.lookups),
+            Door::MySql => self.sysbench.as_ref().map(|sysbench| sysbench as &dyn Generator),
+        }
+    }
+
+    /// Their names and versions.
+    #[must_use]
+    pub fn version(&self) -> String {
+        let sysbench = self.sysbench.iter().map(|sysbench| sysbench.version());
+        std::iter::once(self.http.version()).chain(sysbench).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Sentences about what is missing.
+    pub fn left_out(&self) -> Option<String> {
+        let reason = "lookups by SQL: sysbench is not installed (Debian: apt install sysbench)";
+        self.sysbench.is_none().then(|| reason.to_owned())
+    }
+}
+
+/// The generator for HTTP, where `tidegate` is our binary.
+fn http(tidegate: &Path) -> Result<Box<dyn Generator>, String> {
     if let Some(ours) = ours::Ours::find(tidegate) {
         return Ok(Box::new(ours));
     }

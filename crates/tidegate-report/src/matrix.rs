@@ -17,6 +17,13 @@ pub enum Service {
     MariaDb,
     /// memcached.
     Memcached,
+    /// Redis with what `examples/retwis` has.
+    Redis,
+}
+
+impl Service {
+    /// All of them.
+    pub const ALL: [Service; 3] = [Service::MariaDb, Service::Memcached, Service::Redis];
 }
 
 /// Something that all servers are asked for.
@@ -202,6 +209,24 @@ pub const WORKS: &[Work] = &[
         full: &[1, 10, 64],
         body: Some(r#"{"receiver":"receiver1","queues":{"queue1":{}}}"#),
         expect: "messages",
+        ..PLAIN
+    },
+    Work {
+        id: "lookup",
+        title: "A row by its key, without HTTP",
+        text: "The Name of a row of world.City by its ID: by HandlerSocket, by SQL, and by memcached's protocol, from a table and from memory.",
+        small: &[],
+        full: &[1, 16, 128],
+        ..PLAIN
+    },
+    Work {
+        id: "retwis",
+        title: "Retwis: the timeline",
+        text: "The Twitter clone of examples/retwis: twenty posts with their authors as a page of HTML, from the embedded database and from Redis.",
+        small: &[],
+        full: &[1, 10, 100],
+        expect: "Post 1000 is about",
+        bytes_min: 3000,
         ..PLAIN
     },
 ];

@@ -41,6 +41,9 @@ pub struct Options {
     /// Draws the pages again from the points that are there
     #[arg(long)]
     pub render: bool,
+    /// The load of lookups
+    #[command(flatten)]
+    pub lookups: crate::lookups::Options,
     /// Serves as the do-nothing server at this port
     #[arg(long, hide = true, value_name = "PORT")]
     pub floor: Option<u16>,

@@ -1,17 +1,16 @@
 //! The run: finds the stacks, starts those of a work, and measures them in turns until each point has its rounds.
 
 use crate::client;
-use crate::load::{self, Ask, Generator, Load};
+use crate::load::{self, Ask, Generator, Generators, Load};
 use crate::machine::{self, Cores, Ticks};
 use crate::matrix::{Service, WORKS, Work};
 use crate::options::Options;
 use crate::places::Scratch;
 use crate::points::{Key, PartUse, Participant, Point, Run, Sample, Store};
-use crate::ports::free_port;
 use crate::process::POLL;
 use crate::progress::Progress;
 use crate::services::{self, Services};
-use crate::stacks::{Found, Part, Route, STACKS, Setup, Side, Stack, Tools};
+use crate::stacks::{Door, Found, Part, Ports, Route, STACKS, Setup, Side, Stack, Tools};
 use crate::usage::{self, Snapshot};
 use std::fmt::Write as _;
 use std::net::TcpStream;
@@ -58,9 +57,10 @@ pub fn run(options: &Options, tools: &Tools, out: &Path) -> Result<bool, String>
     if options.render {
         return crate::page::write(&store, out).map(|()| true);
     }
-    let generator = load::generator(&tools.tidegate)?;
-    let field = find(tools);
-    let plan = plan(options, &field);
+    let generators = Generators::find(tools)?;
+    let mut field = find(tools);
+    field.left_out.extend(generators.left_out());
+    let plan = plan(options, &field, &generators);
     if plan.is_empty() {
         return Err("no point has that name, or no stack is there for it".to_owned());
     }
@@ -71,12 +71,12 @@ pub fn run(options: &Options, tools: &Tools, out: &Path) -> Result<bool, String>
     if options.fresh {
         store.clear()?;
     }
-    store.begin(&describe(options, tools, &field, &*generator))?;
+    store.begin(&describe(options, tools, &field, &generators))?;
     for sentence in &field.left_out {
         println!("left out: {sentence}");
     }
     raise_file_limit();
-    let measuring = Measuring { options, tools, generator: &*generator, store: &store, cores: options.cores() };
+    let measuring = Measuring { options, tools, generators: &generators, store: &store, cores: options.cores() };
     measuring.all(&plan)?;
     crate::page::write(&store, out)?;
     println!("{}", out.join("report.html").display());
@@ -94,15 +94,15 @@ fn find(tools: &Tools) -> Field {
     for stack in STACKS {
         match (stack.find)(tools) {
             Ok(found) => {
-                if let Some((service, reason)) = &found.without {
-                    field.left_out.push(format!("{} without {service:?}: {reason}", stack.name));
+                for (lack, reason) in &found.without {
+                    field.left_out.push(format!("{} without {}: {reason}", stack.name, lack.name()));
                 }
                 field.found.push((stack, found));
             }
             Err(reason) => field.left_out.push(format!("{}: {reason}", stack.name)),
         }
     }
-    for service in [Service::MariaDb, Service::Memcached] {
+    for service in Service::ALL {
         if services::version(service).is_none() {
             field.left_out.push(format!("everything behind {service:?}: it is not installed"));
         }
@@ -111,17 +111,20 @@ fn find(tools: &Tools) -> Field {
 }
 
 /// The points in the order in which they are measured first: by work, clients, and then stack, so that stacks take turns.
-fn plan(options: &Options, field: &Field) -> Vec<Planned> {
+fn plan(options: &Options, field: &Field, generators: &Generators) -> Vec<Planned> {
     let is_there = |service: &Service| services::version(*service).is_some();
     let mut plan = Vec::new();
     for work in WORKS {
         for &clients in work.clients(options.matrix) {
             for (stack, found) in &field.found {
-                let lacks =
-                    |route: &Route| found.without.as_ref().is_some_and(|(service, _)| route.uses.contains(service));
                 for route in stack.routes_of(work, options.matrix) {
                     let planned = Planned { work, stack, route, clients };
-                    if !lacks(route) && route.uses.iter().all(is_there) && options.wants(&planned.key().name()) {
+                    let is_asked = generators.of(route.door).is_some();
+                    if is_asked
+                        && found.has(route)
+                        && route.uses.iter().all(is_there)
+                        && options.wants(&planned.key().name())
+                    {
                         plan.push(planned);
                     }
                 }
@@ -140,7 +143,7 @@ fn list(plan: &[Planned], field: &Field) {
     }
 }
 
-fn describe(options: &Options, tools: &Tools, field: &Field, generator: &dyn Generator) -> Run {
+fn describe(options: &Options, tools: &Tools, field: &Field, generators: &Generators) -> Run {
     let version = machine::first_line(&tools.tidegate.to_string_lossy(), &["-v"]);
     let made = std::fs::metadata(&tools.tidegate).ok();
     let size = made.as_ref().map_or(0, std::fs::Metadata::len);
@@ -164,9 +167,9 @@ fn describe(options: &Options, tools: &Tools, field: &Field, generator: &dyn Gen
         seconds: options.seconds,
         cores: options.cores(),
         machine: machine::describe(),
-        generator: generator.version(),
+        generator: generators.version(),
         binary,
-        services: [Service::MariaDb, Service::Memcached].into_iter().filter_map(services::version).collect(),
+        services: Service::ALL.into_iter().filter_map(services::version).collect(),
         stacks: participants.collect(),
         left_out: field.left_out.clone(),
         begun: machine::first_line("date", &["-u", "+%F %R UTC"]),
@@ -185,10 +188,17 @@ fn raise_file_limit() {
 struct Live {
     stack: &'static Stack,
     parts: Vec<Part>,
-    port: u16,
+    ports: Ports,
     scratch: Scratch,
-    /// Addresses of routes that have had their first requests.
-    warm: Vec<&'static str>,
+    /// Routes that have had their first requests.
+    warm: Vec<(Door, &'static str)>,
+}
+
+impl Live {
+    /// Where a route is.
+    fn address(&self, route: &Route) -> String {
+        format!("{}://127.0.0.1:{}{}", route.door.scheme(), self.ports.of(route.door), route.url)
+    }
 }
 
 /// The stacks of a work: those that run, and those that could not be started, with the reason.
@@ -201,7 +211,7 @@ struct Lives {
 struct Measuring<'a> {
     options: &'a Options,
     tools: &'a Tools,
-    generator: &'a dyn Generator,
+    generators: &'a Generators,
     store: &'a Store,
     cores: Cores,
 }
@@ -210,10 +220,8 @@ impl Measuring<'_> {
     fn all(&self, plan: &[Planned]) -> Result<(), String> {
         let left = |planned: &Planned| self.rounds_left(&planned.key()) as u32 * self.time(planned.work);
         let mut progress = Progress::new(plan.iter().map(left).sum());
-        let wanted: Vec<Service> = [Service::MariaDb, Service::Memcached]
-            .into_iter()
-            .filter(|s| plan.iter().any(|p| p.route.uses.contains(s)))
-            .collect();
+        let wanted: Vec<Service> =
+            Service::ALL.into_iter().filter(|s| plan.iter().any(|p| p.route.uses.contains(s))).collect();
         let mut services = None;
         for work in WORKS {
             let points: Vec<Planned> =
@@ -280,23 +288,53 @@ impl Measuring<'_> {
             return Err(reason.unwrap_or("a service is missing").to_owned());
         }
         let live = self.live(planned.stack, services, lives)?;
-        if live.warm.contains(&planned.route.url) {
+        let warm = (planned.route.door, planned.route.url);
+        if live.warm.contains(&warm) {
             return Ok(());
         }
+        live.warm.push(warm);
+        if planned.route.door != Door::Http {
+            return self.first_lookups(planned, live);
+        }
+        let port = live.ports.of(Door::Http);
         if let Some((url, body, times)) = planned.route.before {
             for _ in 0..times {
-                client::ask(live.port, url, Some(body))?;
+                client::ask(port, url, Some(body))?;
             }
         }
-        check(planned, live.port)
-            .map_err(|problem| format!("{problem}{}", services::last_words(live.scratch.path())))?;
+        check(planned, port).map_err(|problem| format!("{problem}{}", services::last_words(live.scratch.path())))?;
         // Answers that take a second would take half a minute.
         let more = if planned.work.answer_seconds.is_none() { WARM_REQUESTS } else { 0 };
         for _ in 0..more {
-            check(planned, live.port)?;
+            check(planned, port)?;
         }
-        live.warm.push(planned.route.url);
         Ok(())
+    }
+
+    /// A second of lookups by one client, all of which find their row.
+    fn first_lookups(&self, planned: &Planned, live: &Live) -> Result<(), String> {
+        let url = live.address(planned.route);
+        let generator = self.generators.of(planned.route.door).ok_or("nothing puts a load on it")?;
+        let ask = Ask { clients: 1, time: Duration::from_secs(1), ..self.ask(planned, live, &url) };
+        let output = generator.command(&ask)?.output().map_err(|e| format!("the load: {e}"))?;
+        let words = |problem: String| format!("{problem}{}", services::last_words(live.scratch.path()));
+        match generator.read(&output).map_err(words)? {
+            Load { failed: 0, .. } => Ok(()),
+            load => Err(words(format!("{} of {} lookups failed", load.failed, load.requests))),
+        }
+    }
+
+    /// The load of a round.
+    fn ask<'b>(&'b self, planned: &Planned, live: &'b Live, url: &'b str) -> Ask<'b> {
+        Ask {
+            url,
+            clients: planned.clients,
+            time: self.time(planned.work),
+            closes: planned.work.closes,
+            body: planned.work.body,
+            cores: &self.cores.load,
+            dir: live.scratch.path(),
+        }
     }
 
     /// The running stack; it is started if it was not.
@@ -329,24 +367,28 @@ impl Measuring<'_> {
         let scratch = Scratch::new("stack", false)?;
         let setup = Setup {
             dir: scratch.path(),
-            port: free_port(),
+            ports: Ports::free(),
             cores: &self.cores.servers,
             workers: self.cores.servers_count(),
             database: services.port(Service::MariaDb),
             memcached: services.port(Service::Memcached),
+            redis: services.port(Service::Redis),
             tools: self.tools,
         };
         let mut parts = (stack.start)(&setup)?;
-        let port = setup.port;
+        let ports = setup.ports;
         let deadline = Instant::now() + services::START_TIMEOUT;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        let is_open = |door: &Door| TcpStream::connect(("127.0.0.1", ports.of(*door))).is_ok();
+        let is_used = |door: &&Door| stack.routes.iter().any(|route| route.door == **door);
+        // A door that does not open is found out by the first request.
+        while !Door::ALL.iter().filter(is_used).any(is_open) {
             let has_ended = parts.iter_mut().any(Part::has_ended);
             if has_ended || Instant::now() > deadline {
                 return Err(format!("it does not listen{}", services::last_words(scratch.path())));
             }
             thread::sleep(POLL);
         }
-        Ok(Live { stack, parts, port, scratch, warm: Vec::new() })
+        Ok(Live { stack, parts, ports, scratch, warm: Vec::new() })
     }
 
     /// Notes why there are no figures.
@@ -362,18 +404,11 @@ impl Measuring<'_> {
         let key = planned.key();
         let before = self.store.point(&key);
         let mut rounds = before.map(|point| point.rounds).unwrap_or_default();
-        let url = format!("http://127.0.0.1:{}{}", live.port, planned.route.url);
-        let ask = Ask {
-            url: &url,
-            clients: planned.clients,
-            time: self.time(planned.work),
-            closes: planned.work.closes,
-            body: planned.work.body,
-            cores: &self.cores.load,
-            dir: live.scratch.path(),
-        };
-        let command = load::typed(&self.generator.command(&ask)?);
-        let outcome = self.measure(planned, &ask, live, services, rounds.is_empty());
+        let url = live.address(planned.route);
+        let ask = self.ask(planned, live, &url);
+        let generator = self.generators.of(planned.route.door).ok_or("nothing puts a load on it")?;
+        let command = load::typed(&generator.command(&ask)?);
+        let outcome = measure(planned, generator, (&ask, &self.cores.servers), live, services, rounds.is_empty());
         let problem = match outcome {
             Ok(sample) if sample.failed > sample.requests / 50 => {
                 Some(format!("{} of {} requests failed", sample.failed, sample.requests))
@@ -386,44 +421,45 @@ impl Measuring<'_> {
         };
         self.store.save(&Point { key, command, seconds: ask.time.as_secs(), rounds, problem })
     }
+}
 
-    fn measure(
-        &self,
-        planned: &Planned,
-        ask: &Ask<'_>,
-        live: &Live,
-        services: &Services,
-        looks_at_memory: bool,
-    ) -> Result<Sample, String> {
-        let mut parts: Vec<_> = live.parts.iter().map(|part| (part.name, part.pid())).collect();
-        parts.extend(planned.route.uses.iter().filter_map(|service| services.part(*service)));
-        let mut command = self.generator.command(ask)?;
-        let before: Vec<Snapshot> = parts.iter().map(|(_, pid)| Snapshot::of(*pid)).collect();
-        let ticks = Ticks::of(&self.cores.servers);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        let child = child.map_err(|e| format!("cannot run {:?}: {e}", command.get_program()))?;
-        // In the middle of the load memory is what it is under load.
-        thread::sleep(ask.time / 2);
-        let memory_free_bytes = machine::memory_available();
-        let memory: Vec<u64> =
-            parts.iter().map(|(_, pid)| if looks_at_memory { usage::memory_bytes(*pid) } else { 0 }).collect();
-        let output = child.wait_with_output().map_err(|e| format!("the load: {e}"))?;
-        let idle = Ticks::of(&self.cores.servers).idle_since(&ticks);
-        let load = self.generator.read(&output)?;
-        let uses = parts.iter().zip(&before).zip(memory).map(|((part, before), memory_bytes)| {
-            let used = Snapshot::of(part.1).since(before);
-            let each = |count: u64| count as f64 / load.requests.max(1) as f64;
-            PartUse {
-                name: part.0.to_owned(),
-                us_per_request: each(used.nanoseconds) / 1e3,
-                user_share: used.user_share,
-                voluntary: each(used.voluntary),
-                involuntary: each(used.involuntary),
-                memory_bytes,
-            }
-        });
-        Ok(sample(load, idle, memory_free_bytes, uses.collect()))
-    }
+/// Puts the load on, and says what it has cost.
+fn measure(
+    planned: &Planned,
+    generator: &dyn Generator,
+    (ask, server_cores): (&Ask<'_>, &str),
+    live: &Live,
+    services: &Services,
+    looks_at_memory: bool,
+) -> Result<Sample, String> {
+    let mut parts: Vec<_> = live.parts.iter().map(|part| (part.name, part.pid())).collect();
+    parts.extend(planned.route.uses.iter().filter_map(|service| services.part(*service)));
+    let mut command = generator.command(ask)?;
+    let before: Vec<Snapshot> = parts.iter().map(|(_, pid)| Snapshot::of(*pid)).collect();
+    let ticks = Ticks::of(server_cores);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.map_err(|e| format!("cannot run {:?}: {e}", command.get_program()))?;
+    // In the middle of the load memory is what it is under load.
+    thread::sleep(ask.time / 2);
+    let memory_free_bytes = machine::memory_available();
+    let memory: Vec<u64> =
+        parts.iter().map(|(_, pid)| if looks_at_memory { usage::memory_bytes(*pid) } else { 0 }).collect();
+    let output = child.wait_with_output().map_err(|e| format!("the load: {e}"))?;
+    let idle = Ticks::of(server_cores).idle_since(&ticks);
+    let load = generator.read(&output)?;
+    let uses = parts.iter().zip(&before).zip(memory).map(|((part, before), memory_bytes)| {
+        let used = Snapshot::of(part.1).since(before);
+        let each = |count: u64| count as f64 / load.requests.max(1) as f64;
+        PartUse {
+            name: part.0.to_owned(),
+            us_per_request: each(used.nanoseconds) / 1e3,
+            user_share: used.user_share,
+            voluntary: each(used.voluntary),
+            involuntary: each(used.involuntary),
+            memory_bytes,
+        }
+    });
+    Ok(sample(load, idle, memory_free_bytes, uses.collect()))
 }
 
 fn sample(load: Load, idle: f64, memory_free_bytes: u64, parts: Vec<PartUse>) -> Sample {
@@ -457,6 +493,7 @@ fn check(planned: &Planned, port: u16) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::matrix::Size;
+    use crate::stacks::Lack;
     use clap::Parser;
 
     #[derive(clap::Parser)]
@@ -490,7 +527,7 @@ mod tests {
     fn what_a_stack_lacks_is_not_planned() {
         let mut field = field();
         for (_, found) in &mut field.found {
-            found.without = Some((Service::MariaDb, "no driver".to_owned()));
+            found.without = vec![(Lack::Service(Service::MariaDb), "no driver".to_owned())];
         }
         let plan = plan(&options(&[]), &field);
         assert!(plan.iter().all(|planned| !planned.route.uses.contains(&Service::MariaDb)));

@@ -223,6 +223,12 @@ pub const SEEDS: &[Seed] = &[
         text: "",
         rows: &[Row { name: "nq", per_second: &[(1, 1542.0), (10, 1558.0)], p99_ms: &[] }],
     },
+    Seed {
+        work: "retwis",
+        source: "slides \"Alternative infrastructure\" by Marc Seeger, 2012, with httperf",
+        text: "",
+        rows: &[Row { name: "Retwis-RB on thin", per_second: &[(1, 56.7), (100, 48.5)], p99_ms: &[] }],
+    },
 ];
 
 /// What is said about a work.

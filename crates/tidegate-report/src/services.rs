@@ -1,4 +1,4 @@
-//! MariaDB and memcached of a report, in directories of their own, on the servers' cores.
+//! MariaDB, memcached and Redis of a report, in directories of their own, on the servers' cores.
 
 use crate::mariadb;
 use crate::matrix::Service;
@@ -20,7 +20,7 @@ pub const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long it may take to end before it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 /// Rows of `City`, as many as the well-known sample table has.
-const CITIES: usize = 4079;
+pub(crate) const CITIES: usize = 4079;
 
 /// Services that run until this is dropped.
 pub struct Services {
@@ -50,12 +50,15 @@ impl Services {
             let scratch = Scratch::new("report", false)?;
             let port = free_port();
             let mut process = match service {
-                Service::MariaDb => spawn_mariadb(scratch.path(), port, cores)?,
+                Service::MariaDb => spawn_mariadb(scratch.path(), port, cores, &[])?,
                 Service::Memcached => spawn_memcached(scratch.path(), port, cores)?,
+                Service::Redis => spawn_redis(scratch.path(), port, cores)?,
             };
             wait_for_port(&mut process, port, scratch.path())?;
-            if service == Service::MariaDb {
-                fill(scratch.path())?;
+            match service {
+                Service::MariaDb => fill(scratch.path())?,
+                Service::Redis => fill_redis(scratch.path(), port)?,
+                Service::Memcached => {}
             }
             services.running.push(Running { service, process, port, _scratch: scratch });
         }
@@ -97,6 +100,7 @@ fn name(service: Service) -> &'static str {
     match service {
         Service::MariaDb => "mariadbd",
         Service::Memcached => "memcached",
+        Service::Redis => "redis-server",
     }
 }
 
@@ -113,6 +117,7 @@ fn check(service: Service) -> Result<(), String> {
     let needed: &[&str] = match service {
         Service::MariaDb => &["mariadbd", "mariadb-install-db", "mariadb"],
         Service::Memcached => &["memcached"],
+        Service::Redis => &["redis-server", "redis-cli"],
     };
     match needed.iter().find(|needed| program(needed).is_none()) {
         Some(missing) => Err(format!("{missing} is not installed")),
@@ -166,12 +171,24 @@ pub fn last_words(dir: &Path) -> String {
     words
 }
 
-fn spawn_mariadb(dir: &Path, port: u16, cores: &str) -> Result<Process, String> {
+/// Starts a MariaDB with the schema `world`, with settings besides those of the service.
+///
+/// # Errors
+/// As [`Services::start`].
+pub(crate) fn start_mariadb(dir: &Path, port: u16, cores: &str, settings: &[String]) -> Result<Process, String> {
+    let mut process = spawn_mariadb(dir, port, cores, settings)?;
+    wait_for_port(&mut process, port, dir)?;
+    fill(dir)?;
+    Ok(process)
+}
+
+fn spawn_mariadb(dir: &Path, port: u16, cores: &str, settings: &[String]) -> Result<Process, String> {
     let find = |name: &str| program(name).ok_or_else(|| format!("{name} is not installed"));
     let install = command(&find("mariadb-install-db")?, cores, dir)?;
     mariadb::install(install, dir).map_err(|problem| format!("{problem}: {}", last_words(dir)))?;
     let mut server = command(&find("mariadbd")?, cores, dir)?;
     mariadb::configure(&mut server, dir, port, &MARIADB);
+    server.args(settings);
     Process::spawn(&mut server)
 }
 
@@ -198,7 +215,11 @@ fn fill(dir: &Path) -> Result<(), String> {
     mariadb::run_file(Command::new(client), dir, &file)
 }
 
-fn spawn_memcached(dir: &Path, port: u16, cores: &str) -> Result<Process, String> {
+/// Starts a memcached.
+///
+/// # Errors
+/// When it is not installed, or the directory cannot be written.
+pub(crate) fn spawn_memcached(dir: &Path, port: u16, cores: &str) -> Result<Process, String> {
     let program = program("memcached").ok_or("memcached is not installed")?;
     let mut command = command(&program, cores, dir)?;
     command.args(["-l", "127.0.0.1", "-p", &port.to_string(), "-U", "0", "-m", "64", "-t", "1", "-c", "4096"]);
@@ -206,6 +227,33 @@ fn spawn_memcached(dir: &Path, port: u16, cores: &str) -> Result<Process, String
         command.args(["-u", "root"]);
     }
     Process::spawn(&mut command)
+}
+
+fn spawn_redis(dir: &Path, port: u16, cores: &str) -> Result<Process, String> {
+    let program = program("redis-server").ok_or("redis-server is not installed")?;
+    let mut command = command(&program, cores, dir)?;
+    command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "no"]);
+    command.args(["--maxclients", "10000"]);
+    Process::spawn(&mut command)
+}
+
+/// What retwis has.
+fn fill_redis(dir: &Path, port: u16) -> Result<(), String> {
+    let client = program("redis-cli").ok_or("redis-cli is not installed")?;
+    let file = dir.join("retwis.txt");
+    let failed = |e: std::io::Error| format!("{}: {e}", file.display());
+    fs::write(&file, crate::retwis::commands()).map_err(failed)?;
+    let commands = File::open(&file).map_err(failed)?;
+    let mut command = Command::new(client);
+    let output =
+        command.args(["-p", &port.to_string()]).stdin(commands).output().map_err(|e| format!("redis-cli: {e}"))?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    // It answers each command with a line, and goes on after errors.
+    let is_number = |line: &str| !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit());
+    match said.lines().find(|line| !is_number(line)) {
+        Some(problem) => Err(format!("redis-cli: {problem}")),
+        None => Ok(()),
+    }
 }
 
 /// The schema `world` of the seeds: `City` with rows of the shape of the well-known sample table (its names are made up),
@@ -247,7 +295,7 @@ mod tests {
     #[test]
     fn versions_of_what_is_installed() {
         // Whatever this machine has, a version is told only of what can be started.
-        for service in [Service::MariaDb, Service::Memcached] {
+        for service in Service::ALL {
             assert_eq!(version(service).is_some(), check(service).is_ok(), "{service:?}");
         }
     }

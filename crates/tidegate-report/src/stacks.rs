@@ -3,6 +3,7 @@
 mod apache;
 mod floor;
 mod go;
+mod lookups;
 mod nginx_lua;
 mod nginx_php;
 mod node;
@@ -11,7 +12,9 @@ mod python;
 mod tidegate;
 
 use crate::matrix::{Service, Size, Work, work};
+use crate::ports::free_port;
 use crate::process::Process;
+use crate::retwis;
 use crate::services::{self, Services};
 use nix::unistd::Pid;
 use std::fs;
@@ -24,7 +27,9 @@ pub struct Route {
     pub work: &'static str,
     /// What the stack calls it; empty where it has one way only.
     pub path: &'static str,
-    /// Where it is.
+    /// By which protocol,
+    pub door: Door,
+    /// and where it is.
     pub url: &'static str,
     /// Services behind it, whose CPU time is its own.
     pub uses: &'static [Service],
@@ -48,7 +53,7 @@ pub struct Stack {
     pub full_only: &'static [&'static str],
     /// Looks whether this machine has it, and gets ready what it needs.
     pub find: fn(&Tools) -> Result<Found, String>,
-    /// Starts it at `Setup::port`.
+    /// Starts it at `Setup::ports`, of which it opens those that its routes have.
     pub start: fn(&Setup<'_>) -> Result<Vec<Part>, String>,
 }
 
@@ -68,8 +73,88 @@ pub enum Side {
 pub struct Found {
     /// Programs and libraries with their versions.
     pub versions: Vec<String>,
-    /// Routes that use this service are left out, with the reason.
-    pub without: Option<(Service, String)>,
+    /// Routes that need this are left out, with the reason.
+    pub without: Vec<(Lack, String)>,
+}
+
+/// What a stack may lack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lack {
+    /// A way to a service, which runs.
+    Service(Service),
+    /// A protocol.
+    Door(Door),
+}
+
+impl Lack {
+    /// What people read.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Lack::Service(service) => format!("{service:?}"),
+            Lack::Door(door) => format!("{door:?}"),
+        }
+    }
+}
+
+impl Found {
+    /// Whether all that a route needs of the stack is there.
+    #[must_use]
+    pub fn has(&self, route: &Route) -> bool {
+        self.without.iter().all(|(lack, _)| match lack {
+            Lack::Service(service) => !route.uses.contains(service),
+            Lack::Door(door) => route.door != *door,
+        })
+    }
+}
+
+/// By which protocol a route is asked. A stack has a port for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Door {
+    /// HTTP.
+    Http,
+    /// HandlerSocket.
+    HandlerSocket,
+    /// memcached's.
+    Memcached,
+    /// memcached's once more, for what is in memory only.
+    MemoryOnly,
+    /// MySQL's.
+    MySql,
+}
+
+impl Door {
+    /// All of them.
+    pub const ALL: [Door; 5] = [Door::Http, Door::HandlerSocket, Door::Memcached, Door::MemoryOnly, Door::MySql];
+
+    /// The scheme of an address.
+    #[must_use]
+    pub fn scheme(self) -> &'static str {
+        match self {
+            Door::Http => "http",
+            Door::HandlerSocket => "handlersocket",
+            Door::Memcached | Door::MemoryOnly => "memcached",
+            Door::MySql => "mysql",
+        }
+    }
+}
+
+/// The ports of a stack, one for each [`Door`].
+#[derive(Debug, Clone, Copy)]
+pub struct Ports([u16; Door::ALL.len()]);
+
+impl Ports {
+    /// Free ones.
+    #[must_use]
+    pub fn free() -> Ports {
+        Ports(Door::ALL.map(|_| free_port()))
+    }
+
+    /// Where a door is.
+    #[must_use]
+    pub fn of(&self, door: Door) -> u16 {
+        self.0[door as usize]
+    }
 }
 
 /// What stacks are made of on this machine.
@@ -80,6 +165,8 @@ pub struct Tools {
     pub command: &'static str,
     /// Arguments with which the running program becomes the do-nothing server; the port follows.
     pub floor: Vec<String>,
+    /// Those with which it becomes the load of lookups; what [`crate::lookups::Options`] has follows.
+    pub lookups: Vec<String>,
     /// Directories with Lua libraries for nginx.
     pub lua_libs: Vec<PathBuf>,
     /// Where libraries of peers and what is built of them stay between two runs.
@@ -93,7 +180,7 @@ pub struct Setup<'a> {
     /// A directory of its own.
     pub dir: &'a Path,
     /// Where it is to listen.
-    pub port: u16,
+    pub ports: Ports,
     /// Its cores, as `taskset` reads them,
     pub cores: &'a str,
     /// and how many they are.
@@ -102,6 +189,8 @@ pub struct Setup<'a> {
     pub database: Option<u16>,
     /// memcached's port.
     pub memcached: Option<u16>,
+    /// Redis' port.
+    pub redis: Option<u16>,
     /// What it is made of.
     pub tools: &'a Tools,
 }
@@ -144,6 +233,8 @@ pub static STACKS: &[Stack] = &[
     node::STACK,
     python::STACK,
     go::STACK,
+    lookups::MARIADB,
+    lookups::MEMCACHED,
 ];
 
 impl Stack {
@@ -173,7 +264,12 @@ impl Route {
 }
 
 const fn route(work: &'static str, path: &'static str, url: &'static str, uses: &'static [Service]) -> Route {
-    Route { work, path, url, uses, before: None }
+    Route { work, path, door: Door::Http, url, uses, before: None }
+}
+
+/// A row by its key, by a protocol of the database's own.
+const fn lookup(path: &'static str, door: Door) -> Route {
+    Route { work: "lookup", path, door, url: "", uses: &[], before: None }
 }
 
 impl Setup<'_> {
@@ -186,10 +282,15 @@ impl Setup<'_> {
         let number = |port: Option<u16>| port.map_or_else(|| "0".to_owned(), |port| port.to_string());
         for (name, value) in [
             ("@DIR@", self.dir.display().to_string()),
-            ("@PORT@", self.port.to_string()),
+            ("@PORT@", self.ports.of(Door::Http).to_string()),
+            ("@HANDLERSOCKET_PORT@", self.ports.of(Door::HandlerSocket).to_string()),
+            ("@TABLE_PORT@", self.ports.of(Door::Memcached).to_string()),
+            ("@MEMORY_PORT@", self.ports.of(Door::MemoryOnly).to_string()),
+            ("@MYSQL_PORT@", self.ports.of(Door::MySql).to_string()),
             ("@WORKERS@", self.workers.to_string()),
             ("@DATABASE_PORT@", number(self.database)),
             ("@MEMCACHED_PORT@", number(self.memcached)),
+            ("@REDIS_PORT@", number(self.redis)),
         ] {
             text = text.replace(name, &value);
         }
@@ -220,6 +321,11 @@ impl Setup<'_> {
             self.write(file, text, &[])?;
         }
         Ok(())
+    }
+
+    /// The application of `examples/retwis`.
+    fn write_retwis(&self) -> Result<(), String> {
+        retwis::FILES.iter().try_for_each(|(file, text)| self.write(file, text, &[]).map(drop))
     }
 
     /// Starts a program on the servers' cores.
@@ -282,8 +388,9 @@ mod tests {
                 STACKS.iter().filter(move |stack| stack.side == side).flat_map(|s| s.routes_of(work, Size::Full))
             };
             assert!(sides(Side::Ours).next().is_some(), "{}", work.id);
-            // Where no server could do more than a number that is known, that one is the limit.
-            assert_eq!(sides(Side::Floor).count(), usize::from(work.answer_seconds.is_none()), "{}", work.id);
+            // Where no server could do more than a number that is known, that one is the limit. The do-nothing server speaks HTTP.
+            let has_floor = work.answer_seconds.is_none() && sides(Side::Ours).any(|route| route.door == Door::Http);
+            assert_eq!(sides(Side::Floor).count(), usize::from(has_floor), "{}", work.id);
         }
         assert!(WORKS.iter().any(|work| !work.clients(Size::Small).is_empty()));
     }
@@ -295,22 +402,25 @@ mod tests {
             tidegate: PathBuf::new(),
             command: "",
             floor: Vec::new(),
+            lookups: Vec::new(),
             lua_libs: Vec::new(),
             kept: scratch.path().to_owned(),
             fetches: false,
         };
         let setup = Setup {
             dir: scratch.path(),
-            port: 8080,
+            ports: Ports([8080, 1, 2, 3, 4]),
             cores: "0",
             workers: 3,
             database: Some(3306),
             memcached: None,
+            redis: None,
             tools: &tools,
         };
         let more = [("@MORE@", "x@PORT@")];
-        let file =
-            setup.write("a/b.conf", "@MORE@ @WORKERS@ @DATABASE_PORT@ @MEMCACHED_PORT@", &more).expect("written");
-        assert_eq!(fs::read_to_string(file).expect("text"), "x8080 3 3306 0");
+        let file = setup
+            .write("a/b.conf", "@MORE@ @WORKERS@ @DATABASE_PORT@ @MEMCACHED_PORT@ @MYSQL_PORT@", &more)
+            .expect("written");
+        assert_eq!(fs::read_to_string(file).expect("text"), "x8080 3 3306 0 4");
     }
 }

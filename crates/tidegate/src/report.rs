@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Parser;
 use clap::error::ErrorKind;
 use tidegate_report::stacks::Tools;
-use tidegate_report::{floor, options, run as report};
+use tidegate_report::{floor, lookups, options, run as report};
 
 /// Measures this server beside nginx, Apache, PHP, Node.js, Python and Go, as far as they are installed, and draws a page of it
 #[derive(Parser, Debug)]
@@ -42,12 +43,16 @@ fn measure(options: &Options) -> Result<bool, String> {
     if let Some(port) = options.report.floor {
         return floor::serve(port).map(|()| true).map_err(|e| format!("port {port}: {e}"));
     }
+    if let Some(address) = &options.report.lookups.lookups {
+        return lookups::run(address, options.report.lookups.clients, Duration::from_secs(options.report.seconds));
+    }
     let out = options.report.out.clone().unwrap_or_else(|| PathBuf::from("tidegate-report"));
     let out = std::path::absolute(&out).map_err(|e| format!("{}: {e}", out.display()))?;
     let tools = Tools {
         tidegate: std::env::current_exe().map_err(|e| format!("the running program: {e}"))?,
         command: "tidegate report",
         floor: ["report", "--floor"].map(str::to_owned).into(),
+        lookups: vec!["report".to_owned()],
         lua_libs: options.report.lua_libs(),
         kept: out.join("peers"),
         fetches: options.fetch,

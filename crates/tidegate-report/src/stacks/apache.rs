@@ -54,7 +54,7 @@ fn program(modules: &[&str]) -> Result<PathBuf, String> {
 fn find_event(_: &Tools) -> Result<Found, String> {
     let apache = program(&["mod_mpm_event.so", "mod_proxy_fcgi.so"])?;
     let version = crate::machine::first_line(&apache.to_string_lossy(), &["-v"]);
-    Ok(Found { versions: vec![version, php::find_fpm()?], without: php::without_database() })
+    Ok(Found { versions: vec![version, php::find_fpm()?], without: php::without_database().into_iter().collect() })
 }
 
 /// The version in the name of the module, `8.2`.
@@ -71,7 +71,10 @@ fn find_prefork(_: &Tools) -> Result<Found, String> {
     let apache = program(&["mod_mpm_prefork.so"])?;
     let php = php_version().ok_or("Apache has no mod_php (Debian: apt install libapache2-mod-php)")?;
     let version = crate::machine::first_line(&apache.to_string_lossy(), &["-v"]);
-    Ok(Found { versions: vec![version, format!("mod_php {php}")], without: php::without_database() })
+    Ok(Found {
+        versions: vec![version, format!("mod_php {php}")],
+        without: php::without_database().into_iter().collect(),
+    })
 }
 
 fn start_event(setup: &Setup<'_>) -> Result<Vec<Part>, String> {

@@ -1,6 +1,6 @@
 //! The do-nothing server: the line below which no server gets.
 
-use super::{Found, Part, Route, Setup, Side, Stack, Tools, route};
+use super::{Door, Found, Part, Route, Setup, Side, Stack, Tools, route};
 
 pub(super) const STACK: Stack = Stack {
     id: "floor",
@@ -13,7 +13,7 @@ pub(super) const STACK: Stack = Stack {
     start,
 };
 
-const ROUTES: [Route; 11] = [
+const ROUTES: [Route; 12] = [
     route("static-13", "", "/bytes/13", &[]),
     route("static-13-close", "", "/bytes/13", &[]),
     route("static-100k", "", "/bytes/102400", &[]),
@@ -25,15 +25,16 @@ const ROUTES: [Route; 11] = [
     route("rows", "", "/bytes/92160", &[]),
     route("post", "", "/bytes/14", &[]),
     route("pull", "", "/bytes/100", &[]),
+    route("retwis", "", "/bytes/6500", &[]),
 ];
 
 fn find(_: &Tools) -> Result<Found, String> {
-    Ok(Found { versions: vec!["one thread, epoll, answers made before".to_owned()], without: None })
+    Ok(Found { versions: vec!["one thread, epoll, answers made before".to_owned()], without: Vec::new() })
 }
 
 fn start(setup: &Setup<'_>) -> Result<Vec<Part>, String> {
     let program = std::env::current_exe().map_err(|e| format!("the running program: {e}"))?;
-    let port = setup.port.to_string();
+    let port = setup.ports.of(Door::Http).to_string();
     let mut arguments: Vec<&str> = setup.tools.floor.iter().map(String::as_str).collect();
     arguments.push(&port);
     Ok(vec![Part::new("do-nothing server", setup.spawn(&program, &arguments, &[])?)])

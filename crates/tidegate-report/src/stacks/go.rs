@@ -1,6 +1,6 @@
 //! Go: `net/http` and `database/sql` with go-sql-driver/mysql.
 
-use super::{Found, Part, Route, Setup, Side, Stack, Tools, kept, prepare, route};
+use super::{Door, Found, Part, Route, Setup, Side, Stack, Tools, kept, prepare, route};
 use crate::matrix::Service;
 use crate::places;
 use std::path::{Path, PathBuf};
@@ -53,13 +53,13 @@ fn find(tools: &Tools) -> Result<Found, String> {
         .find_map(|line| line.trim_start_matches("require ").trim().strip_prefix("github.com/go-sql-driver/"));
     let mut versions = vec![crate::machine::first_line(&go.to_string_lossy(), &["version"])];
     versions.extend(driver.map(|text| format!("go-sql-driver/{text}")));
-    Ok(Found { versions, without: None })
+    Ok(Found { versions, without: Vec::new() })
 }
 
 fn start(setup: &Setup<'_>) -> Result<Vec<Part>, String> {
     setup.write_files()?;
     let program = kept(setup.tools, "go")?.join("server");
-    let (port, database) = (setup.port.to_string(), setup.database.unwrap_or(0).to_string());
+    let (port, database) = (setup.ports.of(Door::Http).to_string(), setup.database.unwrap_or(0).to_string());
     let root = setup.dir.join("html").display().to_string();
     Ok(vec![Part::new("go", setup.spawn(&program, &[&port, &database, &root], &[])?)])
 }

@@ -1,6 +1,6 @@
 //! nginx with ngx_lua, and lua-resty-mysql where that is found.
 
-use super::{Found, Part, Route, Setup, Side, Stack, Tools, route, user_line};
+use super::{Found, Lack, Part, Route, Setup, Side, Stack, Tools, route, user_line};
 use crate::matrix::Service;
 use crate::places;
 use std::path::{Path, PathBuf};
@@ -16,12 +16,13 @@ pub(super) const STACK: Stack = Stack {
     start,
 };
 
-const ROUTES: [Route; 5] = [
+const ROUTES: [Route; 6] = [
     route("cpu", "", "/cpu?n=10000", &[]),
     route("sleep", "resty.mysql", "/mysql/sleep", &[Service::MariaDb]),
     route("row", "resty.mysql", "/mysql/row", &[Service::MariaDb]),
     route("rows", "resty.mysql", "/mysql/rows", &[Service::MariaDb]),
     route("post", "resty.mysql INSERT", "/insert", &[Service::MariaDb]),
+    route("retwis", "resty.redis", "/retwis-redis/timeline", &[Service::Redis]),
 ];
 
 /// Where Debian's packages put dynamic modules.
@@ -53,24 +54,32 @@ fn has_library(tools: &Tools, file: &str) -> bool {
 fn find(tools: &Tools) -> Result<Found, String> {
     let (nginx, _) = program()?;
     let version = crate::machine::first_line(&nginx.to_string_lossy(), &["-v"]);
-    let without = ["resty/mysql.lua", "resty/sha256.lua"].iter().find(|file| !has_library(tools, file)).map(|file| {
-        let reason =
-            format!("{file} is not there (name its directory with --lua-lib: lua-resty-mysql, lua-resty-string)");
-        (Service::MariaDb, reason)
-    });
-    Ok(Found { versions: vec![version], without })
+    let lacks = |service: Service, driver: &str| {
+        let missing = [driver, "resty/sha256.lua"].into_iter().find(|file| !has_library(tools, file))?;
+        let libraries = "lua-resty-mysql, lua-resty-redis, lua-resty-string";
+        let reason = format!("{missing} is not there (name its directory with --lua-lib: {libraries})");
+        Some((Lack::Service(service), reason))
+    };
+    let without = [lacks(Service::MariaDb, "resty/mysql.lua"), lacks(Service::Redis, "resty/redis.lua")];
+    Ok(Found { versions: vec![version], without: without.into_iter().flatten().collect() })
 }
 
 fn start(setup: &Setup<'_>) -> Result<Vec<Part>, String> {
     let (nginx, modules) = program()?;
     setup.write_files()?;
     setup.write_lua()?;
-    let patterns: Vec<String> = setup.tools.lua_libs.iter().map(|dir| format!("{}/?.lua", dir.display())).collect();
+    setup.write_retwis()?;
+    let libraries = setup.tools.lua_libs.iter().map(|dir| format!("{}/?.lua", dir.display()));
+    let patterns: Vec<String> = std::iter::once("$prefix/lua/?.lua".to_owned()).chain(libraries).collect();
     let path = format!("lua_package_path \"{};;\";", patterns.join(";"));
+    let mut locations = include_str!("../../sources/nginx-lua.conf").to_owned();
+    if setup.redis.is_some() {
+        locations += include_str!("../../sources/retwis-redis.conf");
+    }
     let places = [
         ("@MODULES@", modules.as_str()),
         ("@UPSTREAMS@", path.as_str()),
-        ("@LOCATIONS@", include_str!("../../sources/nginx-lua.conf")),
+        ("@LOCATIONS@", &locations),
         ("@USER@", user_line()),
     ];
     setup.write("nginx.conf", include_str!("../../sources/nginx.conf"), &places)?;

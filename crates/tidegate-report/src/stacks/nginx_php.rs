@@ -31,7 +31,7 @@ const ROUTES: [Route; 10] = [
 fn find(_: &Tools) -> Result<Found, String> {
     let nginx = places::program("nginx").ok_or("nginx is not installed")?;
     let version = crate::machine::first_line(&nginx.to_string_lossy(), &["-v"]);
-    Ok(Found { versions: vec![version, php::find_fpm()?], without: php::without_database() })
+    Ok(Found { versions: vec![version, php::find_fpm()?], without: php::without_database().into_iter().collect() })
 }
 
 fn start(setup: &Setup<'_>) -> Result<Vec<Part>, String> {

@@ -1,6 +1,6 @@
 //! PHP, as the stacks with it share it: scripts, the process manager.
 
-use super::{Part, Setup};
+use super::{Lack, Part, Setup};
 use crate::matrix::Service;
 use crate::places;
 use crate::process::{POLL, Process};
@@ -21,10 +21,10 @@ fn fpm() -> Result<PathBuf, String> {
 }
 
 /// Whether PHP lacks the driver for MariaDB.
-pub(super) fn without_database() -> Option<(Service, String)> {
+pub(super) fn without_database() -> Option<(Lack, String)> {
     let output = std::process::Command::new(fpm().ok()?).arg("-m").output().ok()?;
     let has_it = String::from_utf8_lossy(&output.stdout).lines().any(|line| line == "mysqli");
-    (!has_it).then(|| (Service::MariaDb, "PHP has no mysqli (Debian: apt install php-mysql)".to_owned()))
+    (!has_it).then(|| (Lack::Service(Service::MariaDb), "PHP has no mysqli (Debian: apt install php-mysql)".to_owned()))
 }
 
 /// The scripts, in `html`.

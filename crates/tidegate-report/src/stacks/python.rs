@@ -1,6 +1,6 @@
 //! Python: uvicorn with uvloop and httptools, and asyncmy, from PyPI.
 
-use super::{Found, Part, Route, Setup, Side, Stack, Tools, kept, prepare, route};
+use super::{Door, Found, Part, Route, Setup, Side, Stack, Tools, kept, prepare, route};
 use crate::matrix::Service;
 use crate::places;
 use std::path::Path;
@@ -43,7 +43,7 @@ fn find(tools: &Tools) -> Result<Found, String> {
     if versions.is_empty() {
         return Err(format!("{} cannot load uvicorn and asyncmy", inside.display()));
     }
-    Ok(Found { versions, without: None })
+    Ok(Found { versions, without: Vec::new() })
 }
 
 /// Of Python and the packages; none if one of them is missing.
@@ -60,7 +60,7 @@ fn versions(python: &Path) -> Vec<String> {
 fn start(setup: &Setup<'_>) -> Result<Vec<Part>, String> {
     let python = kept(setup.tools, "python")?.join("venv/bin/python");
     setup.write("app.py", include_str!("../../sources/app.py"), &[])?;
-    let (port, workers) = (setup.port.to_string(), setup.workers.to_string());
+    let (port, workers) = (setup.ports.of(Door::Http).to_string(), setup.workers.to_string());
     let arguments = [
         "-m",
         "uvicorn",

@@ -1,8 +1,8 @@
 //! Tidegate: with the database inside, with MariaDB, with php-fpm.
 
-use super::{Found, Part, Route, Setup, Side, Stack, Tools, php, route, user_line};
+use super::{Door, Found, Part, Route, Setup, Side, Stack, Tools, lookup, php, route, user_line};
 use crate::matrix::Service;
-use crate::services;
+use crate::{retwis, services};
 
 pub(super) const EMBEDDED: Stack = Stack {
     id: "tidegate-embedded",
@@ -37,7 +37,7 @@ pub(super) const PHP: Stack = Stack {
     start: start_with_php,
 };
 
-const EMBEDDED_ROUTES: [Route; 18] = [
+const EMBEDDED_ROUTES: [Route; 24] = [
     route("static-13", "", "/13.txt", &[]),
     route("static-13-close", "", "/13.txt", &[]),
     route("static-100k", "", "/100k.txt", &[]),
@@ -56,6 +56,12 @@ const EMBEDDED_ROUTES: [Route; 18] = [
     route("rows", "srcache", "/cached/rows", &[]),
     route("post", "queue_api nq", "/nq/post", &[]),
     Route { before: Some(("/nq/post", MESSAGE, 100)), ..route("pull", "queue_api nq", "/nq/pull", &[]) },
+    lookup("HandlerSocket", Door::HandlerSocket),
+    lookup("SQL", Door::MySql),
+    lookup("memcached table=", Door::Memcached),
+    lookup("memcached zone=", Door::MemoryOnly),
+    route("retwis", "tidegate.sql", "/retwis/timeline", &[]),
+    route("retwis", "resty.redis", "/retwis-redis/timeline", &[Service::Redis]),
 ];
 
 const MESSAGE: &str = r#"{"sender":"sender1","messages":{"queue1":["hello world"]}}"#;
@@ -88,13 +94,13 @@ fn find(tools: &Tools) -> Result<Found, String> {
         return Err(format!("{} is not there", tools.tidegate.display()));
     }
     let version = crate::machine::first_line(&tools.tidegate.to_string_lossy(), &["-v"]);
-    Ok(Found { versions: vec![version], without: None })
+    Ok(Found { versions: vec![version], without: Vec::new() })
 }
 
 fn find_with_php(tools: &Tools) -> Result<Found, String> {
     let mut found = find(tools)?;
     found.versions.push(php::find_fpm()?);
-    found.without = php::without_database();
+    found.without = php::without_database().into_iter().collect();
     Ok(found)
 }
 
@@ -102,10 +108,16 @@ fn start_embedded(setup: &Setup<'_>) -> Result<Vec<Part>, String> {
     setup.write("world.sql", &services::world(), &[])?;
     // What a script takes for MariaDB's port: there is none, so it asks the database inside.
     let inside = Setup { database: None, memcached: None, ..*setup };
-    let database = "database { path data; schema world init=world.sql; }";
-    let upstreams = "srcache_zone zone=pages:100m; upstream world { drizzle_server embedded dbname=world; }";
-    let locations =
-        [include_str!("../../sources/tidegate-sql.conf"), include_str!("../../sources/tidegate-embedded.conf")];
+    setup.write("retwis.sql", &retwis::sql(), &[])?;
+    setup.write_retwis()?;
+    let database = include_str!("../../sources/tidegate-database.conf");
+    let upstreams = "lua_package_path \"$prefix/lua/?.lua;;\"; srcache_zone zone=pages:100m; upstream world { drizzle_server embedded dbname=world; }";
+    let mut locations = vec![
+        include_str!("../../sources/tidegate-sql.conf"),
+        include_str!("../../sources/tidegate-embedded.conf"),
+        include_str!("../../sources/retwis-tidegate.conf"),
+    ];
+    locations.extend(setup.redis.map(|_| include_str!("../../sources/retwis-redis.conf")));
     start(&inside, database, upstreams, &locations.concat())
 }
 
