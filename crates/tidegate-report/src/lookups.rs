@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 /// What is chosen on the command line of that sub-process.
 #[derive(clap::Args, Debug, Clone)]
+#[group(id = "lookups_load")]
 pub struct Options {
     /// Puts a load of lookups on this address
     #[arg(long, hide = true, value_name = "ADDRESS")]

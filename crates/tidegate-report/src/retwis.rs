@@ -10,7 +10,7 @@ const POSTS: usize = 1000;
 const FIRST_POSTED: usize = 1_700_000_000;
 
 /// What servers with Lua need of it, by paths below the stack's directory.
-pub const FILES: [(&str, &str); 9] = [
+pub(crate) const FILES: [(&str, &str); 9] = [
     ("lua/retwis/app.lua", include_str!("../../../examples/retwis/lua/retwis/app.lua")),
     ("lua/retwis/password.lua", include_str!("../../../examples/retwis/lua/retwis/password.lua")),
     ("lua/retwis/store_redis.lua", include_str!("../../../examples/retwis/lua/retwis/store_redis.lua")),
@@ -33,8 +33,7 @@ fn author(post: usize) -> usize {
 }
 
 /// Tables with rows, for the embedded database.
-#[must_use]
-pub fn sql() -> String {
+pub(crate) fn sql() -> String {
     let mut sql = include_str!("../../../examples/retwis/retwis.sql").to_owned();
     for person in 1..=PEOPLE {
         let _ = writeln!(sql, "insert into users values ({person}, 'person{person}', '', {FIRST_POSTED});");
@@ -47,8 +46,7 @@ pub fn sql() -> String {
 }
 
 /// The same as commands of Redis, one in each line, as `redis-cli` reads them.
-#[must_use]
-pub fn commands() -> String {
+pub(crate) fn commands() -> String {
     let mut lines = String::new();
     for person in 1..=PEOPLE {
         let _ = writeln!(lines, "hset retwis:user:{person} name person{person} password \"\"");

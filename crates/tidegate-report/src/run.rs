@@ -42,9 +42,11 @@ impl Planned {
     }
 }
 
-/// Stacks that this machine has, and sentences about those that it has not.
+/// What takes part on this machine, and sentences about what does not.
 struct Field {
     found: Vec<(&'static Stack, Found)>,
+    /// Protocols that something puts a load on.
+    doors: Vec<Door>,
     left_out: Vec<String>,
 }
 
@@ -58,9 +60,8 @@ pub fn run(options: &Options, tools: &Tools, out: &Path) -> Result<bool, String>
         return crate::page::write(&store, out).map(|()| true);
     }
     let generators = Generators::find(tools)?;
-    let mut field = find(tools);
-    field.left_out.extend(generators.left_out());
-    let plan = plan(options, &field, &generators);
+    let field = find(tools, &generators);
+    let plan = plan(options, &field);
     if plan.is_empty() {
         return Err("no point has that name, or no stack is there for it".to_owned());
     }
@@ -89,8 +90,9 @@ pub fn run(options: &Options, tools: &Tools, out: &Path) -> Result<bool, String>
     Ok(points.iter().all(|point| point.problem.is_none()))
 }
 
-fn find(tools: &Tools) -> Field {
-    let mut field = Field { found: Vec::new(), left_out: Vec::new() };
+fn find(tools: &Tools, generators: &Generators) -> Field {
+    let doors = Door::ALL.into_iter().filter(|door| generators.of(*door).is_some()).collect();
+    let mut field = Field { found: Vec::new(), doors, left_out: generators.left_out().into_iter().collect() };
     for stack in STACKS {
         match (stack.find)(tools) {
             Ok(found) => {
@@ -111,7 +113,7 @@ fn find(tools: &Tools) -> Field {
 }
 
 /// The points in the order in which they are measured first: by work, clients, and then stack, so that stacks take turns.
-fn plan(options: &Options, field: &Field, generators: &Generators) -> Vec<Planned> {
+fn plan(options: &Options, field: &Field) -> Vec<Planned> {
     let is_there = |service: &Service| services::version(*service).is_some();
     let mut plan = Vec::new();
     for work in WORKS {
@@ -119,7 +121,7 @@ fn plan(options: &Options, field: &Field, generators: &Generators) -> Vec<Planne
             for (stack, found) in &field.found {
                 for route in stack.routes_of(work, options.matrix) {
                     let planned = Planned { work, stack, route, clients };
-                    let is_asked = generators.of(route.door).is_some();
+                    let is_asked = field.doors.contains(&route.door);
                     if is_asked
                         && found.has(route)
                         && route.uses.iter().all(is_there)
@@ -292,9 +294,10 @@ impl Measuring<'_> {
         if live.warm.contains(&warm) {
             return Ok(());
         }
-        live.warm.push(warm);
         if planned.route.door != Door::Http {
-            return self.first_lookups(planned, live);
+            self.first_lookups(planned, live)?;
+            live.warm.push(warm);
+            return Ok(());
         }
         let port = live.ports.of(Door::Http);
         if let Some((url, body, times)) = planned.route.before {
@@ -308,6 +311,7 @@ impl Measuring<'_> {
         for _ in 0..more {
             check(planned, port)?;
         }
+        live.warm.push(warm);
         Ok(())
     }
 
@@ -509,7 +513,7 @@ mod tests {
     fn field() -> Field {
         let is_taken = |stack: &&Stack| matches!(stack.id, "floor" | "tidegate-embedded" | "node");
         let found = STACKS.iter().filter(is_taken).map(|stack| (stack, Found::default())).collect();
-        Field { found, left_out: Vec::new() }
+        Field { found, doors: Door::ALL.into(), left_out: Vec::new() }
     }
 
     #[test]

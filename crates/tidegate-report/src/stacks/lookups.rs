@@ -47,13 +47,16 @@ fn start_mariadb(setup: &Setup<'_>) -> Result<Vec<Part>, String> {
     if Path::new(PLUGIN).is_file() {
         let port = |number: u16| number.to_string();
         settings = vec![
-            format!("--plugin-load-add={PLUGIN}"),
+            "--plugin-maturity=beta".to_owned(),
+            "--plugin-load-add=handlersocket.so".to_owned(),
             format!("--handlersocket-port={}", port(setup.ports.of(Door::HandlerSocket))),
             // It wants one; nothing is written through it.
             format!("--handlersocket-port-wr={}", port(setup.ports.of(Door::MemoryOnly))),
             "--handlersocket-address=127.0.0.1".to_owned(),
             format!("--handlersocket-threads={}", setup.workers.max(1)),
             "--handlersocket-threads-wr=1".to_owned(),
+            "--handlersocket-plain-secret=".to_owned(),
+            "--handlersocket-plain-secret-wr=".to_owned(),
         ];
     }
     let process = services::start_mariadb(setup.dir, setup.ports.of(Door::MySql), setup.cores, &settings)?;
