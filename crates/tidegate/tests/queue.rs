@@ -384,10 +384,7 @@ fn shop() -> Site {
     ));
     site.start();
     let create = "CREATE TABLE IF NOT EXISTS orders (name VARCHAR(50) PRIMARY KEY)";
-    eventually("there is an outbox", || {
-        post(port, "shop", create);
-        (post(port, "shop", "SELECT COUNT(*) AS n FROM tidegate_outbox").1 == json!([{"n": 0}])).then_some(())
-    });
+    assert!(post(port, "shop", create).1.is_object());
     site
 }
 

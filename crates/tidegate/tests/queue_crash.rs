@@ -139,9 +139,6 @@ impl World {
 fn publish(world: &World, door: Door, publisher: u64) {
     let mut jobs = (door == Door::Beanstalk).then(|| Jobs::connect(world));
     let mut sql = (door == Door::Outbox).then(|| world.log_in());
-    if let Some(client) = &mut sql {
-        eventually("there is an outbox", || client.query("SELECT COUNT(*) FROM tidegate_outbox").ok());
-    }
     loop {
         let number = world.number(door);
         let key = key_of(number, publisher);

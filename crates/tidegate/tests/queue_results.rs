@@ -222,6 +222,7 @@ fn tables_of_the_version_before_get_what_results_need() {
         let name = "VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL";
         let more = if with_subscribers { ", subscribers_only TINYINT UNSIGNED NOT NULL DEFAULT 0" } else { "" };
         for statement in [
+            "DROP TABLE messages, queues, results",
             &*format!(
                 "CREATE TABLE messages (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, queue {name},
                  state TINYINT UNSIGNED NOT NULL DEFAULT 0, priority INT UNSIGNED NOT NULL DEFAULT 1024,

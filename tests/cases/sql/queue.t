@@ -229,7 +229,6 @@ location = / {
         say("left", #rows, rows[1].state)
 
         local shop = sql.schema("shop")
-        repeat local rows = shop:query("select id from tidegate_outbox") until rows or ngx.sleep(0.01)
         say("undone", shop:transaction(function(tx)
             queue.publish("c", "undone")
             tx:publish("c", "undone too")

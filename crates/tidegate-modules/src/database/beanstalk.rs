@@ -23,6 +23,8 @@ const JOBS_MAX: u64 = 65_536;
 /// What the directives of the block say about these ports.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Settings {
+    /// There is a `listen … beanstalk`.
+    is_served: Option<bool>,
     /// `beanstalk_job_size_max`
     pub(crate) job_size_max: Option<usize>,
     /// `beanstalk_drain`
@@ -35,7 +37,12 @@ impl Settings {
     /// Takes what is not said here from the level around it.
     pub(crate) fn inherit(&mut self, parent: &Settings) {
         let child = self;
-        inherit!(child, parent; job_size_max, drain, jobs_max);
+        inherit!(child, parent; is_served, job_size_max, drain, jobs_max);
+    }
+
+    /// Whether there are ports for these clients.
+    pub(crate) fn is_served(self) -> bool {
+        self.is_served.unwrap_or(false)
     }
 
     /// Bytes of the largest job.
@@ -55,7 +62,7 @@ impl Settings {
 }
 
 /// `listen … beanstalk`
-pub(super) fn listen(_: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
+pub(super) fn listen(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {
     let specs = listen::of_service(directive, PORT_DEFAULT, &[], |_| Ok(false))?;
     let is_near = |addr: &ListenAddr| match addr {
         ListenAddr::Unix(_) => true,
@@ -66,6 +73,7 @@ pub(super) fn listen(_: &mut Conf, directive: &ast::Directive, build: &mut Build
         return Err(Diagnostic::new(Severity::Emerg, directive.args[0].span, message)
             .with_hint("listen on 127.0.0.1 or a Unix socket"));
     }
+    conf.beanstalk.is_served = Some(true);
     add(directive, specs, build, Arc::new(services::beanstalk));
     Ok(())
 }

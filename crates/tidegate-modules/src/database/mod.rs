@@ -42,6 +42,8 @@ use tidegate_net::log::{self, Level, SysError};
 use tidegate_rows::QueryError;
 use tidegate_sql::{ConfiguredUser, Durability, Engine, EngineOptions, Report, Session};
 
+use crate::services;
+
 /// The data directory of a configuration that names none.
 const PATH_DEFAULT: &str = "data";
 /// MySQL's number for a schema that does not exist.
@@ -412,12 +414,14 @@ fn engine_within(config: &Config, handover: Duration) -> Result<Engine, EngineEr
             changed.map_err(|error| EngineError::Refused(error.to_string()))?;
             schemas::make(engine, config).map_err(EngineError::Refused)?;
             memcached::prepare_tables(engine, &conf.memcached).map_err(EngineError::Refused)?;
+            services::prepare_tables(engine, config);
             engine.clone()
         }
         None => {
             let engine = opening::open(conf, &path, handover)?;
             schemas::make(&engine, config).map_err(EngineError::Refused)?;
             memcached::prepare_tables(&engine, &conf.memcached).map_err(EngineError::Refused)?;
+            services::prepare_tables(&engine, config);
             if let Err(error) = control::serve(engine.clone(), &path) {
                 // Only `tidegate sql` needs it.
                 let socket = path.join(control::SOCKET);

@@ -34,7 +34,7 @@ pub(super) fn make(engine: &Engine, config: &Config) -> Result<(), String> {
 }
 
 /// Runs statements while a worker starts: they wait for the disk, and the thread's own event loop cannot turn meanwhile.
-pub(super) fn on_a_thread<F: Future<Output = Result<(), String>>>(
+pub(crate) fn on_a_thread<F: Future<Output = Result<(), String>>>(
     body: impl FnOnce() -> F + Send + 'static,
 ) -> Result<(), String> {
     let running = std::thread::spawn(move || {

@@ -15,7 +15,6 @@ use super::{
     limits::Overflow,
     message::time_ms,
     ordering::without_key,
-    pull::{ANSWER_BYTES, READ_TOGETHER},
     store::{Store, StoreError},
     subscriptions::{SubscribeError, queue_of},
     tables::{BLOCKED, DEAD, DELAYED, READY},
@@ -215,22 +214,13 @@ pub(super) async fn dead(call: Call) -> Result<Step, Failure> {
     })?;
     let found = async {
         let places = call.store.places(&call.queue, DEAD, None, max as u64).await?;
-        let (mut messages, mut bytes) = (Vec::new(), 0);
-        for together in places.chunks(READ_TOGETHER) {
-            let ids: Vec<u64> = together.iter().map(|place| place.id).collect();
-            let found = call.store.read(&call.queue, DEAD, &ids).await?;
-            bytes += found.iter().map(|message| message.body.len()).sum::<usize>();
-            messages.extend(found);
-            if bytes >= ANSWER_BYTES {
-                break;
-            }
-        }
-        Ok::<_, StoreError>(messages)
+        let ids: Vec<u64> = places.iter().map(|place| place.id).collect();
+        call.store.read_for_answer(&call.queue, DEAD, &ids).await
     };
-    let mut messages = found.await.map_err(|error| Refused::of_store(&call.req, &error))?;
-    messages.sort_by_key(|message| (message.priority, message.id));
+    let found: Result<_, StoreError> = found.await;
+    let messages = found.map_err(|error| Refused::of_store(&call.req, &error))?;
     let mut out = b"{\"messages\":".to_vec();
-    write_list(&messages, &mut out, |message, out| write_message(message, None, out));
+    write_list(messages.iter().flatten(), &mut out, |message, out| write_message(message, None, out));
     out.extend_from_slice(b"}\n");
     Ok(send(&call.req, 200, out).await)
 }

@@ -46,19 +46,23 @@ use std::{sync::Arc, time::Duration};
 
 use tidegate_conf::{Diagnostic, Level as Severity, ast};
 use tidegate_core::{
-    conf::Build,
+    conf::{Build, Config},
     inherit,
     location::Match,
     main_conf::duplicate,
     module::{Context, Directive, Module},
 };
+use tidegate_net::log::{self, Level};
+use tidegate_sql::Engine;
 
-use crate::database;
+use crate::database::{self, schemas::on_a_thread};
 
 /// How long a consumer has a message, where nothing is said.
 const LEASE: Duration = Duration::from_secs(30);
 /// How long a pull may wait, where nothing is said.
 const WAIT_MAX: Duration = Duration::from_secs(60);
+/// How long a server that starts waits for transactions that keep it from making tables. Only at a reload there are some.
+const PREPARE_MAX: Duration = Duration::from_secs(5);
 /// Bytes of the largest message, where nothing is said.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
@@ -163,6 +167,28 @@ pub static MODULE: Module<Conf> = Module {
     ",
     ..Module::named("queue")
 };
+
+/// Makes the tables that queues of the configuration need, where there are none: an application may write to them as soon as the server
+/// accepts. What cannot be made now is made when it is needed first.
+pub(crate) fn prepare_tables(engine: &Engine, config: &Config) {
+    let conf = config.http_conf(&database::BLOCK);
+    let is_named = conf.upstreams.iter().flatten().any(|schema| schema == tables::SCHEMA);
+    if !is_named && !conf.beanstalk.is_served() {
+        return;
+    }
+    let (engine, path) = (engine.clone(), database::data_path(config));
+    let outboxes = config.http_conf(&MODULE).outboxes.clone();
+    let prepared = on_a_thread(move || async move {
+        let preparing = store::prepare(&engine, &path, outboxes.as_deref().unwrap_or_default());
+        match tokio::time::timeout(PREPARE_MAX, preparing).await {
+            Ok(prepared) => prepared.map_err(|error| error.to_string()),
+            Err(_) => Err("others write to the schema".to_owned()),
+        }
+    });
+    if let Err(reason) = prepared {
+        log::note(Level::Warn, format_args!("queue: tables are not made as the server starts: {reason}"));
+    }
+}
 
 /// Has `tidegate queue` answered, in a process that has no workers too.
 pub fn answer_command_line() {

@@ -24,7 +24,7 @@ use tidegate_core::{
 use tidegate_net::log::{self, Level};
 use tidegate_rows::{Param, Value};
 use tidegate_sql::{
-    Listening,
+    Listening, Session,
     table::{Answer, Comparison, OnDuplicate, OpenTable, Opening, Request, Rows, Strictness},
 };
 
@@ -35,7 +35,7 @@ use super::{
     limits::Room,
     message::{NewMessage, TIME_MAX, check_name, millis},
     publish::{Published, Target, insert},
-    store::{Open, Store, StoreError},
+    store::{NO_SUCH_TABLE, Open, Store, StoreError, UNKNOWN_COLUMN},
     subscriptions::Held,
     tables,
 };
@@ -164,22 +164,7 @@ impl Outbox {
     /// Opens the outbox, which is made if there is none.
     async fn open(store: Rc<Store>, schema: &str) -> Result<Self, StoreError> {
         let mut open = store.open().await?;
-        let make = format!("CREATE TABLE IF NOT EXISTS `{}`.{TABLE} {DEFINITION}", schema.replace('`', "``"));
-        execute(&mut open.session, make.as_bytes()).await?;
-        // Tables of former versions lack it.
-        let name = schema.replace('`', "``");
-        let add = format!("ALTER TABLE `{name}`.{TABLE} ADD COLUMN IF NOT EXISTS ordering_key VARBINARY(200) NULL");
-        execute(&mut open.session, add.as_bytes()).await?;
-        let columns =
-            ["id", "queue", "body", "priority", "delay_ms", "ttl_ms", "unique_key", "headers", "ordering_key"];
-        let rows = open.session.open_table(&Opening {
-            schema,
-            table: TABLE,
-            index: "PRIMARY",
-            columns: &columns,
-            filters: &[],
-            strictness: Strictness::Exact,
-        })?;
+        let rows = table(&mut open.session, schema).await?;
         store.give_back(open);
         // Before anything is looked for: what is committed meanwhile is heard of later.
         let listening = store.engine.listen(schema, &[TABLE], None)?;
@@ -254,6 +239,34 @@ impl Outbox {
         self.is_recorded = false;
         Ok(())
     }
+}
+
+/// The table of a schema, which is made if there is none. One of a former version gets the columns that it lacks.
+///
+/// # Errors
+/// There is no such schema, storage errors.
+pub(super) async fn table(session: &mut Session, schema: &str) -> Result<OpenTable, StoreError> {
+    let columns = ["id", "queue", "body", "priority", "delay_ms", "ttl_ms", "unique_key", "headers", "ordering_key"];
+    let opening = Opening {
+        schema,
+        table: TABLE,
+        index: "PRIMARY",
+        columns: &columns,
+        filters: &[],
+        strictness: Strictness::Exact,
+    };
+    let name = schema.replace('`', "``");
+    let make = match session.open_table(&opening) {
+        Err(error) if error.code == NO_SUCH_TABLE => {
+            format!("CREATE TABLE IF NOT EXISTS `{name}`.{TABLE} {DEFINITION}")
+        }
+        Err(error) if error.code == UNKNOWN_COLUMN => {
+            format!("ALTER TABLE `{name}`.{TABLE} ADD COLUMN IF NOT EXISTS ordering_key VARBINARY(200) NULL")
+        }
+        opened => return Ok(opened?),
+    };
+    execute(session, make.as_bytes()).await?;
+    Ok(session.open_table(&opening)?)
 }
 
 /// A message on its way into its queues.

@@ -18,9 +18,9 @@ pub(super) const MESSAGES_MAX: usize = 100;
 /// Longer than any consumer stays: those wait so long who wait until they leave.
 pub(super) const WAIT_MS: u64 = 365 * 24 * 3600 * 1000;
 /// Messages that are read together.
-pub(super) const READ_TOGETHER: usize = 8;
+const READ_TOGETHER: usize = 8;
 /// When an answer has messages of so many bytes no more are read; those who were to follow wait again.
-pub(super) const ANSWER_BYTES: usize = 8 << 20;
+const ANSWER_BYTES: usize = 8 << 20;
 
 pub(super) async fn pull(call: Call) -> Result<Step, Failure> {
     let (mut max, mut wait_ms, mut lease_ms) = (1, 0, millis(call.conf().lease()));
@@ -98,29 +98,46 @@ pub(super) async fn wait(
 
 /// Reads messages that the consumer is to have. Those who are not there any more are left out.
 async fn read(store: &Store, queue: &str, leases: Vec<Lease>) -> Result<Vec<(Lease, Message)>, StoreError> {
-    let mut found = Vec::with_capacity(leases.len());
-    let mut bytes = 0;
-    let mut leases = leases.into_iter();
-    while bytes < ANSWER_BYTES {
-        let together: Vec<Lease> = leases.by_ref().take(READ_TOGETHER).collect();
-        if together.is_empty() {
-            break;
-        }
-        let ids: Vec<u64> = together.iter().map(Lease::message).collect();
-        let mut messages = store.read(queue, READY, &ids).await?;
-        for lease in together {
-            match messages.iter().position(|message| message.id == lease.message()) {
-                Some(at) => {
-                    let message = messages.swap_remove(at);
-                    bytes += message.body.len();
-                    if message.is_plain() {
-                        lease.note_plain();
-                    }
-                    found.push((lease, message));
+    let ids: Vec<u64> = leases.iter().map(Lease::message).collect();
+    let read = store.read_for_answer(queue, READY, &ids).await?;
+    let mut found = Vec::with_capacity(read.len());
+    // Leases of messages that were not read are dropped: those messages wait again.
+    for (lease, message) in leases.into_iter().zip(read) {
+        match message {
+            Some(message) => {
+                if message.is_plain() {
+                    lease.note_plain();
                 }
-                None => lease.gone(),
+                found.push((lease, message));
             }
+            None => lease.gone(),
         }
     }
     Ok(found)
+}
+
+impl Store {
+    /// Reads messages of a queue that are in a state, for one answer: in the order of their numbers here, `None` for one that is not there.
+    /// Those behind the last one that an answer has room for are left out.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub(super) async fn read_for_answer(
+        &self,
+        queue: &str,
+        state: i64,
+        ids: &[u64],
+    ) -> Result<Vec<Option<Message>>, StoreError> {
+        let (mut read, mut bytes) = (Vec::with_capacity(ids.len()), 0);
+        for together in ids.chunks(READ_TOGETHER) {
+            let mut found = self.read(queue, state, together).await?;
+            bytes += found.iter().map(|message| message.body.len()).sum::<usize>();
+            let take = |id| found.iter().position(|message| message.id == id).map(|at| found.swap_remove(at));
+            read.extend(together.iter().copied().map(take));
+            if bytes >= ANSWER_BYTES {
+                break;
+            }
+        }
+        Ok(read)
+    }
 }

@@ -26,6 +26,7 @@ use super::{
     keeper,
     limits::Limits,
     message::Message,
+    outbox,
     results::Waiters,
     settings::KnownSettings,
     subscriptions,
@@ -41,10 +42,9 @@ const SESSIONS_KEPT: usize = 64;
 /// MySQL's number for a schema that does not exist.
 const UNKNOWN_DATABASE: u16 = 1049;
 /// MySQL's number for a column that does not exist.
-const UNKNOWN_COLUMN: u16 = 1054;
+pub(super) const UNKNOWN_COLUMN: u16 = 1054;
 /// MySQL's number for a table that does not exist.
-const NO_SUCH_TABLE: u16 = 1146;
-
+pub(super) const NO_SUCH_TABLE: u16 = 1146;
 /// MySQL's number for a transaction that was undone to let others go on.
 const DEADLOCK: u16 = 1213;
 /// MySQL's number for a key that another row has.
@@ -229,15 +229,7 @@ impl Store {
             self.home.counts.count_first(&mut session).await?;
             return Ok(Open { session, tables });
         }
-        let tables = match Tables::open(&mut session) {
-            Err(error) if matches!(error.code, UNKNOWN_DATABASE | NO_SUCH_TABLE | UNKNOWN_COLUMN) => {
-                // Everybody needs them at once.
-                let _making = self.home.making.lock().await;
-                make_tables(&mut session).await?
-            }
-            tables => tables?,
-        };
-        let tables = Rc::new(tables);
+        let tables = Rc::new(tables(&self.home, &mut session).await?);
         *self.tables.borrow_mut() = Some(tables.clone());
         self.home.counts.count_first(&mut session).await?;
         Ok(Open { session, tables })
@@ -348,6 +340,32 @@ impl Store {
                 && !is_over
         };
         Ok(found.rows.iter().filter(is_wanted).map(|row| Message::of(row)).collect())
+    }
+}
+
+/// Makes the tables of a data directory that are not there, those of the outboxes of these schemas too.
+///
+/// # Errors
+/// Storage errors; others may have been made then.
+pub(super) async fn prepare(engine: &Engine, path: &PathBuf, outboxes: &[String]) -> Result<(), StoreError> {
+    let home = Home::of(path).map_err(StoreError::Unavailable)?;
+    let mut session = engine.session("")?;
+    tables(&home, &mut session).await?;
+    for schema in outboxes {
+        outbox::table(&mut session, schema).await?;
+    }
+    Ok(())
+}
+
+/// The tables, which are made if there are none.
+async fn tables(home: &Home, session: &mut Session) -> Result<Tables, StoreError> {
+    match Tables::open(session) {
+        Err(error) if matches!(error.code, UNKNOWN_DATABASE | NO_SUCH_TABLE | UNKNOWN_COLUMN) => {
+            // Everybody needs them at once.
+            let _making = home.making.lock().await;
+            make_tables(session).await
+        }
+        tables => Ok(tables?),
     }
 }
 
