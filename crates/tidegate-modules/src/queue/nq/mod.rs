@@ -16,6 +16,7 @@
 
 mod json;
 mod line;
+mod newest;
 mod receiver;
 mod round;
 mod sender;

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::{
     Failure, Options, check_person, check_queue, json,
     line::{InLines, What},
+    newest::Newest,
     tables::Database,
 };
 use crate::queue::gather::number;
@@ -63,6 +64,8 @@ pub(super) async fn pull(
         return Err(Failure::bad("queues or results are required"));
     }
     let mut database = Database::of(req.conf(), &options.schema)?;
+    // Ahead of anything that waits: what is posted from now on is new.
+    let newest: Vec<Newest> = wanted.iter().map(|(queue, _)| Newest::of(&database, queue)).collect();
     save(&mut database, receiver, outcomes).await?;
     if wanted.is_empty() {
         return Ok(Some(Vec::new()));
@@ -71,7 +74,7 @@ pub(super) async fn pull(
     let mut lines = InLines::new(&options.schema, receiver);
     tokio::select! {
         biased;
-        found = wait(&mut database, &mut lines, &mut wanted, until) => found,
+        found = wait(&mut database, &mut lines, &mut wanted, (&newest, until)) => found,
         () = req.client.closed() => Err(Failure::Step(Step::Close)),
     }
 }
@@ -81,12 +84,14 @@ async fn wait(
     database: &mut Database,
     lines: &mut InLines,
     wanted: &mut [(&str, Wanted)],
-    until: Instant,
+    (newest, until): (&[Newest], Instant),
 ) -> Result<Option<Vec<u8>>, Failure> {
-    for (queue, wanted) in wanted.iter_mut().filter(|(_, wanted)| wanted.start == Start::New) {
+    for ((queue, wanted), newest) in wanted.iter_mut().zip(newest).filter(|((_, wanted), _)| wanted.start == Start::New)
+    {
         let last = format!("SELECT id FROM {} ORDER BY id DESC LIMIT 1", database.table(queue, "msg"));
         let last = database.find(&last, &[]).await?;
-        wanted.start = Start::At(last.first().map_or(0, |row| number(row.first())) + 1);
+        let last = last.first().map_or(0, |row| number(row.first()));
+        wanted.start = Start::At(newest.last(last, database.messages_version(queue)) + 1);
     }
     database.rest();
     // Of several queues none gives a message again while another one has a new one.

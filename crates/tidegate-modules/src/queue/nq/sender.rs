@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use tidegate_core::request::Request;
 use tidegate_rows::Param;
 
-use super::{Failure, Options, check_person, check_queue, json, tables::Database};
+use super::{Failure, Options, check_person, check_queue, json, newest, tables::Database};
 
 /// Messages of one queue in one request.
 pub(super) const MESSAGES_MAX: usize = 1000;
@@ -45,6 +45,7 @@ pub(super) async fn post(
             Ok(stored) => stored.insert_id,
             Err(error) => return Err(Failure::Database { error, done }),
         };
+        newest::note(&database, queue, first + messages.len() as u64 - 1);
         if !done.is_empty() {
             done.push(b',');
         }

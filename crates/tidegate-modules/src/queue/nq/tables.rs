@@ -122,6 +122,16 @@ impl Database {
         self.engine.table_version(&self.schema, &format!("{queue}_rst"))
     }
 
+    /// As [`results_version`](Self::results_version), for the messages of a queue.
+    pub(super) fn messages_version(&self, queue: &str) -> Option<u64> {
+        self.engine.table_version(&self.schema, &format!("{queue}_msg"))
+    }
+
+    /// The directory, the schema and a queue: what no other queue of the process has.
+    pub(super) fn key(&self, queue: &str) -> (PathBuf, String, String) {
+        (self.path.clone(), self.schema.clone(), queue.to_owned())
+    }
+
     /// The same database, for somebody else.
     pub(super) fn another(&self) -> Self {
         let (engine, path, schema) = (self.engine.clone(), self.path.clone(), self.schema.clone());
@@ -133,7 +143,7 @@ impl Database {
     /// # Errors
     /// There are none ([`is_missing`]), storage errors.
     pub(super) async fn queue(&mut self, queue: &str) -> Result<Rc<QueueTables>, QueryError> {
-        let key = (self.path.clone(), self.schema.clone(), queue.to_owned());
+        let key = self.key(queue);
         if let Some(tables) = OPEN.with_borrow(|open| open.get(&key).cloned()) {
             return Ok(tables);
         }
