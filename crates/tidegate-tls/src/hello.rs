@@ -28,6 +28,8 @@ pub mod extension {
     pub const SESSION_TICKET: u16 = 35;
     /// `supported_versions`
     pub const SUPPORTED_VERSIONS: u16 = 43;
+    /// `pre_shared_key`: sessions of TLS 1.3 that the client wants to resume.
+    pub const PRE_SHARED_KEY: u16 = 41;
 }
 
 /// TLS 1.2 and 1.3 on the wire.
@@ -61,6 +63,40 @@ fn pairs(list: &[u8]) -> impl Iterator<Item = u16> {
     list.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]))
 }
 
+/// Whether a client that begins with this record offers a session of TLS 1.3. One whose first message has come in part, or in several records,
+/// seems to offer none.
+pub fn offers_session(record: &[u8]) -> bool {
+    content(record)
+        .and_then(parts)
+        .is_some_and(|[.., list]| extensions(list).any(|(kind, _)| kind == extension::PRE_SHARED_KEY))
+}
+
+/// What a record has of a message that is complete in it, behind its type and length.
+fn content(mut record: &[u8]) -> Option<&[u8]> {
+    take(&mut record, 3)?;
+    let mut message = vector(&mut record, 2)?;
+    take(&mut message, 1)?;
+    vector(&mut message, 3)
+}
+
+/// Session id, suites and extensions of a first message, without its type and length.
+fn parts(content: &[u8]) -> Option<[&[u8]; 3]> {
+    let mut rest = content.get(2 + RANDOM_BYTES..)?;
+    let session = vector(&mut rest, 1)?;
+    let suites = vector(&mut rest, 2)?;
+    vector(&mut rest, 1)?;
+    let extensions = if rest.is_empty() { &[][..] } else { vector(&mut rest, 2)? };
+    Some([session, suites, extensions])
+}
+
+/// Extensions in their order, each with its type and content.
+fn extensions(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let kind = number(&mut rest, 2)?;
+        Some((u16::try_from(kind).ok()?, vector(&mut rest, 2)?))
+    })
+}
+
 impl Hello {
     /// The message in the records that a client began with; `None` if it is not complete, or something else.
     pub fn of_records(mut records: &[u8]) -> Option<Self> {
@@ -85,12 +121,7 @@ impl Hello {
 
     /// Session id, suites and extensions.
     fn parts(&self) -> Option<[&[u8]; 3]> {
-        let mut rest = self.message.get(4 + 2 + RANDOM_BYTES..)?;
-        let session = vector(&mut rest, 1)?;
-        let suites = vector(&mut rest, 2)?;
-        vector(&mut rest, 1)?;
-        let extensions = if rest.is_empty() { &[][..] } else { vector(&mut rest, 2)? };
-        Some([session, suites, extensions])
+        parts(self.message.get(4..)?)
     }
 
     /// The client's random bytes.
@@ -105,11 +136,7 @@ impl Hello {
 
     /// The extensions in their order, each with its type and content.
     pub fn extensions(&self) -> impl Iterator<Item = (u16, &[u8])> {
-        let mut rest = self.parts().map_or(&[][..], |[_, _, extensions]| extensions);
-        std::iter::from_fn(move || {
-            let kind = number(&mut rest, 2)?;
-            Some((u16::try_from(kind).ok()?, vector(&mut rest, 2)?))
-        })
+        extensions(self.parts().map_or(&[][..], |[_, _, extensions]| extensions))
     }
 
     /// The content of an extension.
@@ -200,6 +227,21 @@ mod tests {
                 let _ = (hello.extensions().count(), hello.session(Versions::ALL), hello.version_with(Versions::ALL));
             }
         }
+    }
+
+    #[test]
+    fn a_session_of_tls13_is_offered_in_a_record_that_is_complete() {
+        let extension = |kind: u16| [&kind.to_be_bytes()[..], &[0, 3], b"psk"].concat();
+        let record = |list: &[u8]| {
+            let body =
+                [&TLS12.to_be_bytes()[..], &[0; RANDOM_BYTES], b"\0\0\x02\x13\x01\x01\0\0", &[list.len() as u8], list];
+            let body = body.concat();
+            [&[HANDSHAKE, 3, 1, 0, 4 + body.len() as u8, CLIENT_HELLO, 0, 0, body.len() as u8], &body[..]].concat()
+        };
+        let other = extension(extension::STATUS_REQUEST);
+        let offering = record(&[&other[..], &extension(extension::PRE_SHARED_KEY)].concat());
+        assert!(offers_session(&offering) && !offers_session(&record(&other)) && !offers_session(&records()));
+        assert!((0..offering.len()).all(|cut| !offers_session(&offering[..cut])));
     }
 
     /// A message of TLS 1.2 with the session `tide` and one extension.

@@ -391,13 +391,16 @@ fn sessions_are_resumed() {
         std::fs::write(site.dir.join("conf/ticket.key"), [7; 80]).expect("written");
         site.start();
         let client = authority.client(&[&TLS13]);
-        let mut resumed = Vec::new();
+        let (mut resumed, mut tickets) = (Vec::new(), Vec::new());
         for _ in 0..2 {
             let mut stream = secure(&client, connect(port).expect("the server accepts"), "localhost");
             ask(&mut stream, &get("/"));
             resumed.push(stream.conn.handshake_kind() == Some(rustls::HandshakeKind::Resumed));
+            tickets.push(stream.conn.tls13_tickets_received());
         }
         assert_eq!(resumed, [false, expected], "{server}");
+        // A client that comes back has used one up, and gets one for it.
+        assert_eq!(tickets, if expected { [2, 1] } else { [0, 0] }, "{server}");
         site.quit();
     }
 }

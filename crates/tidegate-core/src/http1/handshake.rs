@@ -94,7 +94,7 @@ async fn serve(conn: &Rc<Connection>, stream: &TlsStream, timeout_ms: u64) -> Op
     };
     let config = match (&facts, tls) {
         (Some(facts), Some(tls)) => {
-            config_of(conn, facts.server, tls).await.map_err(|message| report(conn, &message)).ok()
+            config_of(conn, stream, facts.server, tls).await.map_err(|message| report(conn, &message)).ok()
         }
         _ => None,
     };
@@ -165,7 +165,7 @@ async fn serve_with_scripts(conn: &Rc<Connection>, stream: &TlsStream, timeout_m
         stream.refuse_all();
         return None;
     }
-    let base = config_of(conn, facts.server, tls).await;
+    let base = config_of(conn, stream, facts.server, tls).await;
     let held = held_sessions(tls, tls.client.is_some() || handshake.has_demand());
     let settings = match base.and_then(|base| handshake.settings(tls, base, held.clone())) {
         Ok(settings) => settings,
@@ -341,8 +341,13 @@ fn give_up(conn: &Connection, counts: bool) -> bool {
 }
 
 /// The settings of a handshake, with certificates whose names have variables.
-async fn config_of(conn: &Rc<Connection>, server: ServerId, tls: &ServerTls) -> Result<Arc<ServerConfig>, String> {
-    let base = tls.config_at(conn.listens_http2());
+async fn config_of(
+    conn: &Rc<Connection>,
+    stream: &TlsStream,
+    server: ServerId,
+    tls: &ServerTls,
+) -> Result<Arc<ServerConfig>, String> {
+    let base = tls.config_at(conn.listens_http2(), stream.offers_session());
     let Some(dynamic) = &tls.dynamic else { return Ok(base.clone()) };
     let names = with_nobodys_request(conn, server, |req| dynamic.names(req));
     dynamic.settings(base, names).await

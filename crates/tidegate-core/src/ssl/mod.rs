@@ -56,9 +56,9 @@ use crate::{
 #[derive(Debug)]
 pub struct ServerTls {
     /// Without certificates, if these have variables.
-    config: Arc<ServerConfig>,
+    configs: Configs,
     /// The same for addresses that speak HTTP/2, where there are such and the server does not by itself.
-    http2_config: Option<Arc<ServerConfig>>,
+    http2_configs: Option<Configs>,
     /// Certificates with variables.
     pub(crate) dynamic: Option<Arc<Dynamic>>,
     /// By what the certificates of clients are verified, where they are asked for.
@@ -82,9 +82,32 @@ pub struct ServerTls {
 }
 
 impl ServerTls {
-    /// The settings at an address that speaks HTTP/2 (`listens_http2`), or does if the server does.
-    pub(crate) fn config_at(&self, listens_http2: bool) -> &Arc<ServerConfig> {
-        self.http2_config.as_ref().filter(|_| listens_http2).unwrap_or(&self.config)
+    /// The settings at an address that speaks HTTP/2 (`listens_http2`), or does if the server does, for a client that offers a session
+    /// (`offers_session`), or none.
+    pub(crate) fn config_at(&self, listens_http2: bool, offers_session: bool) -> &Arc<ServerConfig> {
+        let configs = self.http2_configs.as_ref().filter(|_| listens_http2).unwrap_or(&self.configs);
+        if offers_session { &configs.returning } else { &configs.new }
+    }
+}
+
+/// Tickets of TLS 1.3 for a client that offers a session: one in the place of the one it uses up. A new client gets as many as rustls gives.
+///
+/// Source: OpenSSL, `SSL_CTX_set_num_tickets`, which are two after a full handshake, and one after a resumed one.
+const TICKETS_RETURNING: usize = 1;
+
+/// Settings of handshakes, which differ in the number of tickets.
+#[derive(Debug)]
+struct Configs {
+    /// For clients that offer no session.
+    new: Arc<ServerConfig>,
+    returning: Arc<ServerConfig>,
+}
+
+impl Configs {
+    fn of(config: ServerConfig) -> Self {
+        let mut returning = config.clone();
+        returning.send_tls13_tickets = config.send_tls13_tickets.min(TICKETS_RETURNING);
+        Self { new: Arc::new(config), returning: Arc::new(returning) }
     }
 }
 

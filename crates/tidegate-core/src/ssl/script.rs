@@ -181,7 +181,7 @@ impl Handshake {
         if !self.has_chosen_versions.get() {
             self.versions.set(tls.versions);
         }
-        let taken = tls.config.crypto_provider().cipher_suites.iter().map(|suite| u16::from(suite.suite()));
+        let taken = tls.configs.new.crypto_provider().cipher_suites.iter().map(|suite| u16::from(suite.suite()));
         self.suites.replace(taken.collect());
     }
 

@@ -31,7 +31,7 @@ use tidegate_tls::{
 };
 
 use super::{
-    Conf, MODULE, Named, SESSION_BYTES, SESSIONS_DEFAULT, ServerTls, SessionCache, VerifyClient,
+    Conf, Configs, MODULE, Named, SESSION_BYTES, SESSIONS_DEFAULT, ServerTls, SessionCache, VerifyClient,
     dynamic::{CacheRules, Dynamic, Pairs},
     files::Located,
     kept,
@@ -272,10 +272,10 @@ fn build(
     resume(&mut config, inputs, conf, conf_dir, diagnostics)?;
     let unbound = Unbound::of(&config);
     context.bind(&unbound, &mut config);
-    let (config, http2_config) = with_http2(config, inputs.http2);
+    let (configs, http2_configs) = with_http2(config, inputs.http2);
     Ok(ServerTls {
-        config,
-        http2_config,
+        configs,
+        http2_configs,
         dynamic,
         client: rules,
         context,
@@ -334,15 +334,15 @@ fn resume(
 }
 
 /// The settings of a server, and those for addresses that speak HTTP/2 where it does not by itself.
-fn with_http2(config: ServerConfig, http2: Http2) -> (Arc<ServerConfig>, Option<Arc<ServerConfig>>) {
+fn with_http2(config: ServerConfig, http2: Http2) -> (Configs, Option<Configs>) {
     let with = |mut config: ServerConfig| {
         config.alpn_protocols.insert(0, b"h2".to_vec());
-        Arc::new(config)
+        Configs::of(config)
     };
     match http2 {
         Http2::Everywhere => (with(config), None),
-        Http2::AtAddresses => (Arc::new(config.clone()), Some(with(config))),
-        Http2::Nowhere => (Arc::new(config), None),
+        Http2::AtAddresses => (Configs::of(config.clone()), Some(with(config))),
+        Http2::Nowhere => (Configs::of(config), None),
     }
 }
 

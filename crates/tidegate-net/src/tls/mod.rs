@@ -26,6 +26,7 @@ use rustls::{
     ClientConnection, Connection, ServerConfig,
     server::{Accepted, Acceptor, ClientHello},
 };
+use tidegate_tls::hello;
 
 mod alerts;
 mod early;
@@ -70,6 +71,8 @@ pub struct TlsStream {
     has_tickets: Cell<bool>,
     /// The next write is the last one.
     is_last: Cell<bool>,
+    /// The client offers a session; see [`TlsStream::offers_session`].
+    offers_session: Cell<bool>,
 }
 
 /// A client's first message that is coming.
@@ -143,6 +146,7 @@ impl TlsStream {
             early: RefCell::default(),
             has_tickets: Cell::new(false),
             is_last: Cell::new(false),
+            offers_session: Cell::new(false),
         }
     }
     /// The server's side; [`poll_handshake`](Self::poll_handshake) comes next.
@@ -159,7 +163,8 @@ impl TlsStream {
     }
     /// The socket and what must not be forgotten; `None` without a connection that has its settings.
     pub(crate) fn park(self) -> (Stream, Option<ParkedTls>) {
-        let TlsStream { socket, state, writer: _, heard: _, early: _, has_tickets: _, is_last: _ } = self;
+        let TlsStream { socket, state, writer: _, heard: _, early: _, has_tickets: _, is_last: _, offers_session: _ } =
+            self;
         match state.into_inner() {
             State::Open(conn) => (socket, Some(ParkedTls::of(conn))),
             State::Plain | State::Hello(_) | State::Greeted(_) => (socket, None),
@@ -197,7 +202,10 @@ impl TlsStream {
         loop {
             match &mut *state {
                 State::Plain => match ready!(self.poll_first_byte(cx, prefix))? {
-                    HANDSHAKE => *state = State::Hello(Box::default()),
+                    HANDSHAKE => {
+                        self.offers_session.set(hello::offers_session(prefix));
+                        *state = State::Hello(Box::default());
+                    }
                     _ => return Poll::Ready(Ok(false)),
                 },
                 State::Hello(opening) => {
@@ -240,6 +248,11 @@ impl TlsStream {
             State::Greeted(accepted) => Some(read(&accepted.client_hello())),
             _ => None,
         }
+    }
+
+    /// Whether the client's first message offers a session of TLS 1.3, as far as its first packet tells.
+    pub fn offers_session(&self) -> bool {
+        self.offers_session.get()
     }
 
     /// Keeps the client's first records, for [`take_heard`](Self::take_heard). To be called ahead of
