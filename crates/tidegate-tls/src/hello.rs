@@ -71,6 +71,12 @@ pub fn offers_session(record: &[u8]) -> bool {
         .is_some_and(|[.., list]| extensions(list).any(|(kind, _)| kind == extension::PRE_SHARED_KEY))
 }
 
+/// Bytes of a record with its head, as that says; `None` until the head is complete.
+pub fn record_bytes(record: &[u8]) -> Option<usize> {
+    let mut length = record.get(3..5)?;
+    Some(5 + number(&mut length, 2)?)
+}
+
 /// What a record has of a message that is complete in it, behind its type and length.
 fn content(mut record: &[u8]) -> Option<&[u8]> {
     take(&mut record, 3)?;
@@ -242,6 +248,8 @@ mod tests {
         let offering = record(&[&other[..], &extension(extension::PRE_SHARED_KEY)].concat());
         assert!(offers_session(&offering) && !offers_session(&record(&other)) && !offers_session(&records()));
         assert!((0..offering.len()).all(|cut| !offers_session(&offering[..cut])));
+        assert!((5..offering.len()).all(|cut| record_bytes(&offering[..cut]) == Some(offering.len())));
+        assert!((0..5).all(|cut| record_bytes(&offering[..cut]).is_none()));
     }
 
     /// A message of TLS 1.2 with the session `tide` and one extension.

@@ -75,6 +75,9 @@ pub struct TlsStream {
     offers_session: Cell<bool>,
 }
 
+/// A first record that is larger is read piece by piece: those of browsers and libraries have 0.5 to 2 KB.
+const FIRST_RECORD_BYTES_MAX: usize = 4096;
+
 /// A client's first message that is coming.
 #[derive(Default)]
 struct Opening {
@@ -203,6 +206,7 @@ impl TlsStream {
             match &mut *state {
                 State::Plain => match ready!(self.poll_first_byte(cx, prefix))? {
                     HANDSHAKE => {
+                        self.complete_record(prefix)?;
                         self.offers_session.set(hello::offers_session(prefix));
                         *state = State::Hello(Box::default());
                     }
@@ -415,6 +419,20 @@ impl TlsStream {
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
+    }
+
+    /// Reads what has come of a first record that `prefix` had no room for: key shares of post-quantum groups are large.
+    fn complete_record(&self, prefix: &mut Vec<u8>) -> io::Result<()> {
+        let size = hello::record_bytes(prefix).unwrap_or(0);
+        if prefix.len() == prefix.capacity() && prefix.len() < size && size <= FIRST_RECORD_BYTES_MAX {
+            prefix.reserve_exact(size - prefix.len());
+            match self.socket.try_read_buf(prefix) {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                // Whoever reads next hears of an end.
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Lets `take` read records, those in `prefix` first; an end is an error.
