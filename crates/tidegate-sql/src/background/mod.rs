@@ -3,8 +3,10 @@
 //!
 //! A commit writes its WAL frames without waiting for the disk and takes a ticket. The sync thread calls `fdatasync` on the
 //! WAL and releases all tickets that were taken before the call, so that commits of many sessions share one wait.
+//! Whoever waits for a commit waits for that thread to wake as well, twice: it asks to be woken promptly ([`slice`]).
 //! After a failed `fdatasync` nobody can tell what reached the disk: the schema refuses writes until it is opened again.
 
+mod slice;
 mod statistics;
 
 use std::{
@@ -167,6 +169,7 @@ impl Drop for Background {
 }
 
 fn sync_loop(requests: &Receiver<Arc<Schema>>) {
+    slice::wake_promptly();
     let mut files: HashMap<u64, Log> = HashMap::new();
     for time in 0.. {
         let Ok(schema) = requests.recv() else { break };

@@ -9,8 +9,8 @@
 //! While the disk is busy with an earlier commit a group stays open for more, unless somebody wants the write lock: the
 //! disk would have to wait anyway, and one commit of forty statements costs much less than ten of four. So two groups
 //! take turns when there are many clients, one in the hands of the disk, one in those of its statements. A group that has
-//! [`ENOUGH`] statements is committed all the same: the disk, whose next sync is for all commits before it, then goes on without
-//! waiting for this thread to notice that it is idle.
+//! [`ENOUGH`] statements, or those of everybody who is expected ([`Returning`]), is committed all the same: the disk, whose next sync is
+//! for all commits before it, then goes on without waiting for this thread to notice that it is idle.
 //!
 //! Invariants:
 //! 1. A group is in its pool exactly while it is open, and holds the write lock for exactly as long.
@@ -22,6 +22,7 @@
 //! 5. When a group has settled its members are woken by one of them, the listener, which alone waits for the sync thread:
 //!    a wake-up from another thread is a system call. Whoever leaves a committed group that nobody listens for wakes all.
 
+mod returning;
 #[cfg(test)]
 mod tests;
 
@@ -53,6 +54,8 @@ use crate::{
     waits::Kind,
 };
 
+pub(crate) use returning::Returning;
+
 type Res<T> = Result<T, ServerError>;
 
 /// Statements of a group that does not wait for the disk any longer. A commit costs as much as a third of one of them.
@@ -80,6 +83,8 @@ pub(crate) struct Group {
     waits: Cell<bool>,
     /// A member waits for the sync thread.
     has_listener: Cell<bool>,
+    /// The first of its members has been answered.
+    is_answered: Cell<bool>,
     waiters: RefCell<Vec<Waker>>,
 }
 
@@ -148,6 +153,7 @@ impl Turn {
             is_orphan: Cell::new(false),
             waits: Cell::new(false),
             has_listener: Cell::new(false),
+            is_answered: Cell::new(false),
             waiters: RefCell::default(),
         });
         pool.set_group(Some(Rc::clone(&group)));
@@ -257,7 +263,7 @@ impl Group {
     }
 
     fn has_enough(&self) -> bool {
-        self.members.get() >= ENOUGH
+        self.members.get() >= ENOUGH || self.pool.returning.are_all(self.members.get())
     }
 
     /// Waits while the disk is busy with an earlier commit, nobody else wants to write, and there is room in the group.
@@ -301,6 +307,7 @@ impl Group {
             self.engine.request_statistics(schema);
         }
         drop(touched);
+        self.pool.returning.committed(self.members.get());
         let ticket = schema.sync.commit();
         self.close(conn, State::Committed(ticket));
         self.engine.background.watch_once(schema);
@@ -382,6 +389,9 @@ impl Member {
             return Poll::Pending;
         };
         self.listens.set(false);
+        if !group.is_answered.replace(true) {
+            group.pool.returning.answered(group.members.get());
+        }
         if let Some(next) = group.pool.group().filter(|next| next.waits.take()) {
             // Before anything else: the disk is to work while those who have waited for it are answered.
             next.commit();

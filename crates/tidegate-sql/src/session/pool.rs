@@ -10,7 +10,7 @@ use std::{
 
 use tidegate_rows::ServerError;
 
-use super::{Group, settling::Settling};
+use super::{Group, group::Returning, settling::Settling};
 use crate::{cache::StatementCache, schema::Schema, store::conn::Conn};
 
 /// Connections kept open and idle per thread and schema, of each kind.
@@ -45,6 +45,8 @@ pub(crate) struct Pool {
     pub(crate) plans: RefCell<StatementCache>,
     /// The statements of this thread that are about to commit together.
     group: RefCell<Option<Rc<Group>>>,
+    /// Whom the group may wait for.
+    pub(super) returning: Returning,
     /// Statements that wait until they may join them.
     waiting: RefCell<Vec<Waker>>,
     /// Transactions of this thread that wait for the disk.
@@ -80,6 +82,7 @@ impl Pool {
                     used: Cell::new(0),
                     plans: RefCell::default(),
                     group: RefCell::default(),
+                    returning: Returning::default(),
                     waiting: RefCell::default(),
                     settling: Settling::default(),
                 })

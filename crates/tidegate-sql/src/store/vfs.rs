@@ -15,6 +15,7 @@
 //! 5. A private connection (opened with [`PRIVATE_NAME`]) reads like any other and may change pages in its cache, but no file:
 //!    it gets SQLite's write lock without holding it, and a copy of the index that stands still ([`Region::renew`]).
 
+mod log;
 mod shm;
 mod temporary;
 
@@ -92,6 +93,8 @@ struct File {
     own: *mut Region,
     /// Count of checkpoints when the copy was made, if SQLite tries to begin again because of that copy.
     tried: Option<u64>,
+    /// The frame of a WAL that is being written, null until there is one.
+    frame: *mut log::Frame,
 }
 
 impl File {
@@ -282,19 +285,6 @@ static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     xUnfetch: None,
 };
 
-static WAL_METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
-    iVersion: 1,
-    xWrite: Some(wal_write),
-    xTruncate: Some(wal_truncate),
-    xSync: Some(wal_sync),
-    xFileSize: Some(wal_size),
-    xShmMap: None,
-    xShmLock: None,
-    xShmBarrier: None,
-    xShmUnmap: None,
-    ..METHODS
-};
-
 /// The stock VFS's file object behind `file`.
 ///
 /// # Safety
@@ -321,7 +311,7 @@ unsafe extern "C" fn open_private(
         if ptr::eq((*file).pMethods, &METHODS) {
             (*ours).is_private = true;
             (*ours).own = Box::into_raw(Region::new());
-        } else if ptr::eq((*file).pMethods, &WAL_METHODS) {
+        } else if ptr::eq((*file).pMethods, &log::METHODS) {
             (*ours).is_private = true;
         }
         code
@@ -368,10 +358,10 @@ unsafe extern "C" fn open(
         (*ours).is_private = false;
         (*ours).own = ptr::null_mut();
         (*ours).tried = None;
+        (*ours).frame = ptr::null_mut();
         (*ours).base.pMethods = &METHODS;
         if flags & ffi::SQLITE_OPEN_WAL != 0 {
-            (*ours).base.pMethods = &WAL_METHODS;
-            wal_measure(file);
+            log::opened(file);
         }
         ffi::SQLITE_OK
     }
@@ -390,6 +380,7 @@ macro_rules! forward {
         }
     }};
 }
+use forward;
 
 unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
     let code = forward!(file, xClose);
@@ -401,6 +392,9 @@ unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
         (*ours).node = ptr::null();
         if !(*ours).own.is_null() {
             drop(Box::from_raw((*ours).own));
+        }
+        if !(*ours).frame.is_null() {
+            drop(Box::from_raw((*ours).frame));
         }
         (*ours).base.pMethods = ptr::null();
     }
@@ -475,82 +469,6 @@ unsafe extern "C" fn file_size(file: *mut ffi::sqlite3_file, size: *mut i64) -> 
         node.size.store(*size, Ordering::Release);
     }
     code
-}
-
-unsafe extern "C" fn wal_write(file: *mut ffi::sqlite3_file, buf: *const c_void, amount: c_int, offset: i64) -> c_int {
-    // SAFETY: as in `write`.
-    let (ours, change) = unsafe { (&*file.cast::<File>(), write_of(buf, amount, offset)) };
-    let Some(node) = ours.writable() else { return ffi::SQLITE_IOERR_WRITE };
-    // SAFETY: SQLite passes `amount` bytes.
-    let size = unsafe { size_after_commit(buf, amount) };
-    let code = if size.is_some_and(|size| !node.reserve.take(&node.database, size)) {
-        ffi::SQLITE_FULL
-    } else {
-        node.room.write(offset + i64::from(amount), || {
-            disk::carry_out(disk::File::Log(&node.database), change, || forward!(file, xWrite, buf, amount, offset))
-        })
-    };
-    if code == ffi::SQLITE_FULL {
-        node.room.is_refused();
-    }
-    code
-}
-
-/// Bytes of the head of a frame in the WAL.
-const FRAME_HEAD: c_int = 24;
-/// Bytes of a page, which the catalogue's file is made with.
-const PAGE: i64 = 4096;
-
-/// The size of the database after the commit whose last frame has this head; `None` for other writes to the WAL.
-///
-/// Source: SQLite's "WAL-mode file format": a frame's head has the page's number, then the number of pages after a commit, 0
-/// in other frames.
-///
-/// # Safety
-/// `buf` has `amount` bytes.
-unsafe fn size_after_commit(buf: *const c_void, amount: c_int) -> Option<i64> {
-    if amount != FRAME_HEAD {
-        return None;
-    }
-    // SAFETY: by the contract; bytes have no alignment.
-    let pages = u32::from_be_bytes(unsafe { ptr::read(buf.cast::<[u8; 8]>()) }[4..].try_into().ok()?);
-    (pages > 0).then(|| i64::from(pages) * PAGE)
-}
-
-unsafe extern "C" fn wal_truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int {
-    // SAFETY: as in `write`.
-    let ours = unsafe { &*file.cast::<File>() };
-    let Some(node) = ours.writable() else { return ffi::SQLITE_IOERR_TRUNCATE };
-    let change = Change::Truncate { size: size.unsigned_abs() };
-    let mut code = ffi::SQLITE_IOERR_TRUNCATE;
-    node.room.cut(size, || {
-        code = disk::carry_out(disk::File::Log(&node.database), change, || forward!(file, xTruncate, size));
-        code == ffi::SQLITE_OK
-    });
-    code
-}
-
-unsafe extern "C" fn wal_sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
-    // SAFETY: as in `write`.
-    let node = unsafe { &*(*file.cast::<File>()).node };
-    disk::carry_out(disk::File::Log(&node.database), Change::Sync, || forward!(file, xSync, flags))
-}
-
-unsafe extern "C" fn wal_size(file: *mut ffi::sqlite3_file, size: *mut i64) -> c_int {
-    forward!(file, xFileSize, size)
-}
-
-/// Notes how large the WAL is.
-///
-/// # Safety
-/// `file` is an open WAL.
-unsafe fn wal_measure(file: *mut ffi::sqlite3_file) {
-    // SAFETY: by the contract.
-    let node = unsafe { &*(*file.cast::<File>()).node };
-    let mut size = 0;
-    if forward!(file, xFileSize, &mut size) == ffi::SQLITE_OK {
-        node.room.is_at_least(size);
-    }
 }
 
 unsafe extern "C" fn lock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
