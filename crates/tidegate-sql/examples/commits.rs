@@ -53,7 +53,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     drop(session);
     let number = Rc::new(Cell::new(0u64));
     let times = Rc::new(std::cell::RefCell::new(Vec::new()));
-    let before = engine.table_version("test", "t")?;
+    let before = engine.table_version("test", "t").ok_or("the table is gone")?;
     let (begun, thread, process) =
         (Instant::now(), cpu_nanos(libc::CLOCK_THREAD_CPUTIME_ID), cpu_nanos(libc::CLOCK_PROCESS_CPUTIME_ID));
     let end = begun + Duration::from_secs_f64(seconds);
@@ -77,7 +77,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     local.await;
     let took = begun.elapsed().as_secs_f64();
     let rows = number.get() as f64;
-    let commits = (engine.table_version("test", "t")? - before) as f64;
+    let commits = (engine.table_version("test", "t").ok_or("the table is gone")? - before) as f64;
     let of_rows = |since, of| (cpu_nanos(of) - since) as f64 / 1e3 / rows;
     let mut times = times.take();
     times.sort_unstable();

@@ -62,9 +62,16 @@ impl Frame {
 
     /// The frame of a page that is to go to `offset`, if its head is kept, and where it goes.
     fn with_page(&mut self, page: &[u8], offset: i64) -> Option<(&[u8], i64)> {
-        let head_at = self.head_at.take().filter(|at| at + FRAME_HEAD as i64 == offset && page.len() == PAGE)?;
+        let is_its_page = |at: &mut i64| *at + FRAME_HEAD as i64 == offset && page.len() == PAGE;
+        let head_at = self.head_at.take_if(is_its_page)?;
         self.bytes[FRAME_HEAD..].copy_from_slice(page);
         Some((&self.bytes, head_at))
+    }
+
+    /// A head that is kept while something else than its page is written, and where it goes.
+    fn take_head(&mut self) -> Option<(&[u8], i64)> {
+        let at = self.head_at.take()?;
+        Some((&self.bytes[..FRAME_HEAD], at))
     }
 
     /// Something of `size` bytes was written to `offset`.
@@ -94,6 +101,19 @@ unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, buf: *const c_void, amo
     let (ours, given, frame) = unsafe { (&*file.cast::<File>(), write_of(buf, amount, offset), frame(file)) };
     let Some(node) = ours.writable() else { return ffi::SQLITE_IOERR_WRITE };
     let Change::Write { bytes: given, .. } = given else { return ffi::SQLITE_IOERR_WRITE };
+    if let Some((bytes, at)) = frame.with_page(given, offset) {
+        let (size, code) = (bytes.len(), put(file, node, bytes, at));
+        if code == ffi::SQLITE_OK {
+            frame.wrote(size, at);
+        }
+        return told(node, code);
+    }
+    if let Some((bytes, at)) = frame.take_head() {
+        let code = put(file, node, bytes, at);
+        if code != ffi::SQLITE_OK {
+            return told(node, code);
+        }
+    }
     let code = if let Ok(head) = <&[u8; FRAME_HEAD]>::try_from(given) {
         if size_after_commit(head).is_some_and(|size| !node.reserve.take(&node.database, size)) {
             ffi::SQLITE_FULL
@@ -103,13 +123,17 @@ unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, buf: *const c_void, amo
             put(file, node, given, offset)
         }
     } else {
-        let (bytes, offset) = frame.with_page(given, offset).unwrap_or((given, offset));
-        let (size, code) = (bytes.len(), put(file, node, bytes, offset));
+        let code = put(file, node, given, offset);
         if code == ffi::SQLITE_OK {
-            frame.wrote(size, offset);
+            frame.wrote(given.len(), offset);
         }
         code
     };
+    told(node, code)
+}
+
+/// The outcome of a write, of which the node hears when the disk is full.
+fn told(node: &super::Node, code: c_int) -> c_int {
     if code == ffi::SQLITE_FULL {
         node.room.is_refused();
     }
