@@ -7,7 +7,8 @@ use libsqlite3_sys as ffi;
 use super::stmt::SqliteError;
 use crate::value::{
     collation::{compare_bin, compare_general_ci, compare_latin1},
-    latin1, uca,
+    latin1,
+    uca::{self, LANGUAGES, Language},
 };
 
 /// Makes the collations known to a connection.
@@ -51,7 +52,33 @@ pub(crate) fn register(db: *mut ffi::sqlite3) -> Result<(), SqliteError> {
             return Err(SqliteError { code, message: "cannot register collations".into() });
         }
     }
-    Ok(())
+    LANGUAGES.iter().try_for_each(|language| register_language(db, language))
+}
+
+/// The order of a language, which is the function's state.
+fn register_language(db: *mut ffi::sqlite3, language: &'static Language) -> Result<(), SqliteError> {
+    let name = CString::new(language.sqlite_name).unwrap_or_default();
+    let state = std::ptr::from_ref(language).cast_mut().cast();
+    // SAFETY: the handle is open, the name is copied, the state lives as long as the program and is only read.
+    let code = unsafe {
+        ffi::sqlite3_create_collation_v2(db, name.as_ptr(), ffi::SQLITE_UTF8, state, Some(of_language), None)
+    };
+    if code == ffi::SQLITE_OK {
+        return Ok(());
+    }
+    Err(SqliteError { code, message: "cannot register collations".into() })
+}
+
+unsafe extern "C" fn of_language(
+    state: *mut c_void,
+    a_len: std::ffi::c_int,
+    a: *const c_void,
+    b_len: std::ffi::c_int,
+    b: *const c_void,
+) -> std::ffi::c_int {
+    // SAFETY: SQLite's contract for collation functions; the state is that of `register_language`.
+    let (language, a, b) = unsafe { (&*state.cast::<Language>(), text(a, a_len), text(b, b_len)) };
+    language.table().compare(a, b) as std::ffi::c_int
 }
 
 /// # Safety

@@ -6,7 +6,7 @@ use tidegate_rows::ServerError;
 
 use super::{
     latin1,
-    uca::{self, Table},
+    uca::{self, LANGUAGES, Table},
     weights::WEIGHTS,
 };
 use crate::errors;
@@ -34,6 +34,8 @@ enum Rule {
     CodePointNoPad,
     General,
     Unicode400,
+    /// That of a language, by its place among [`LANGUAGES`].
+    Language(usize),
     Unicode520,
     /// Trailing spaces count.
     Unicode900,
@@ -48,10 +50,32 @@ static COLLATIONS: &[Entry] = &[
     Entry { id: 246, name: "utf8mb4_unicode_520_ci", charset: "utf8mb4", char_bytes_max: 4, default: false, rule: Rule::Unicode520 },
     Entry { id: 255, name: "utf8mb4_0900_ai_ci", charset: "utf8mb4", char_bytes_max: 4, default: false, rule: Rule::Unicode900 },
     Entry { id: 309, name: "utf8mb4_0900_bin", charset: "utf8mb4", char_bytes_max: 4, default: false, rule: Rule::CodePointNoPad },
+    Entry { id: 225, name: "utf8mb4_icelandic_ci", charset: "utf8mb4", char_bytes_max: 4, default: false, rule: Rule::Language(0) },
+    Entry { id: 226, name: "utf8mb4_latvian_ci", charset: "utf8mb4", char_bytes_max: 4, default: false, rule: Rule::Language(1) },
+    Entry { id: 227, name: "utf8mb4_romanian_ci", charset: "utf8mb4", char_bytes_max: 4, default: false, rule: Rule::Language(2) },
+    Entry { id: 228, name: "utf8mb4_slovenian_ci", charset: "utf8mb4", char_bytes_max: 4, default: false, rule: Rule::Language(3) },
+    Entry { id: 229, name: "utf8mb4_polish_ci", charset: "utf8mb4", char_bytes_max: 4, default: false, rule: Rule::Language(4) },
+    Entry { id: 230, name: "utf8mb4_estonian_ci", charset: "utf8mb4", char_bytes_max: 4, default: false, rule: Rule::Language(5) },
+    Entry { id: 231, name: "utf8mb4_spanish_ci", charset: "utf8mb4", char_bytes_max: 4, default: false, rule: Rule::Language(6) },
+    Entry { id: 232, name: "utf8mb4_swedish_ci", charset: "utf8mb4", char_bytes_max: 4, default: false, rule: Rule::Language(7) },
+    Entry { id: 233, name: "utf8mb4_turkish_ci", charset: "utf8mb4", char_bytes_max: 4, default: false, rule: Rule::Language(8) },
+    Entry { id: 241, name: "utf8mb4_esperanto_ci", charset: "utf8mb4", char_bytes_max: 4, default: false, rule: Rule::Language(9) },
+    Entry { id: 242, name: "utf8mb4_hungarian_ci", charset: "utf8mb4", char_bytes_max: 4, default: false, rule: Rule::Language(10) },
     Entry { id: 33, name: "utf8mb3_general_ci", charset: "utf8mb3", char_bytes_max: 3, default: true, rule: Rule::General },
     Entry { id: 83, name: "utf8mb3_bin", charset: "utf8mb3", char_bytes_max: 3, default: false, rule: Rule::CodePoint },
     Entry { id: 192, name: "utf8mb3_unicode_ci", charset: "utf8mb3", char_bytes_max: 3, default: false, rule: Rule::Unicode400 },
     Entry { id: 214, name: "utf8mb3_unicode_520_ci", charset: "utf8mb3", char_bytes_max: 3, default: false, rule: Rule::Unicode520 },
+    Entry { id: 193, name: "utf8mb3_icelandic_ci", charset: "utf8mb3", char_bytes_max: 3, default: false, rule: Rule::Language(0) },
+    Entry { id: 194, name: "utf8mb3_latvian_ci", charset: "utf8mb3", char_bytes_max: 3, default: false, rule: Rule::Language(1) },
+    Entry { id: 195, name: "utf8mb3_romanian_ci", charset: "utf8mb3", char_bytes_max: 3, default: false, rule: Rule::Language(2) },
+    Entry { id: 196, name: "utf8mb3_slovenian_ci", charset: "utf8mb3", char_bytes_max: 3, default: false, rule: Rule::Language(3) },
+    Entry { id: 197, name: "utf8mb3_polish_ci", charset: "utf8mb3", char_bytes_max: 3, default: false, rule: Rule::Language(4) },
+    Entry { id: 198, name: "utf8mb3_estonian_ci", charset: "utf8mb3", char_bytes_max: 3, default: false, rule: Rule::Language(5) },
+    Entry { id: 199, name: "utf8mb3_spanish_ci", charset: "utf8mb3", char_bytes_max: 3, default: false, rule: Rule::Language(6) },
+    Entry { id: 200, name: "utf8mb3_swedish_ci", charset: "utf8mb3", char_bytes_max: 3, default: false, rule: Rule::Language(7) },
+    Entry { id: 201, name: "utf8mb3_turkish_ci", charset: "utf8mb3", char_bytes_max: 3, default: false, rule: Rule::Language(8) },
+    Entry { id: 209, name: "utf8mb3_esperanto_ci", charset: "utf8mb3", char_bytes_max: 3, default: false, rule: Rule::Language(9) },
+    Entry { id: 210, name: "utf8mb3_hungarian_ci", charset: "utf8mb3", char_bytes_max: 3, default: false, rule: Rule::Language(10) },
     Entry { id: 11, name: "ascii_general_ci", charset: "ascii", char_bytes_max: 1, default: true, rule: Rule::General },
     Entry { id: 65, name: "ascii_bin", charset: "ascii", char_bytes_max: 1, default: false, rule: Rule::CodePoint },
     Entry { id: 8, name: "latin1_swedish_ci", charset: "latin1", char_bytes_max: 1, default: true, rule: Rule::Latin1(&latin1::SWEDISH) },
@@ -177,6 +201,7 @@ impl Collation {
             Rule::Bytes => Order::Bytes,
             Rule::CodePoint | Rule::CodePointNoPad => Order::CodePoint,
             Rule::Unicode400 => Order::Unicode(uca::v400()),
+            Rule::Language(place) => Order::Unicode(LANGUAGES[place].table()),
             Rule::Unicode520 => Order::Unicode(uca::v520()),
             Rule::Unicode900 => Order::Unicode(uca::v900()),
             Rule::General => Order::General,
@@ -191,6 +216,7 @@ impl Collation {
             // SQLite's own order of bytes: that of UTF-8 is the order of the characters.
             Rule::CodePointNoPad => "BINARY",
             Rule::Unicode400 => "muca400",
+            Rule::Language(place) => LANGUAGES[place].sqlite_name,
             Rule::Unicode520 => "muca520",
             Rule::Unicode900 => "muca900",
             Rule::General => "mci",
@@ -468,6 +494,18 @@ mod tests {
     }
 
     /// What MariaDB answers.
+    #[test]
+    fn collations_of_languages_have_the_order_of_theirs() {
+        let mut count = 0;
+        for collation in Collation::all() {
+            if let Some(language) = collation.sqlite_name().strip_prefix("muca400_") {
+                assert_eq!(collation.name(), format!("{}_{language}_ci", collation.charset()));
+                count += 1;
+            }
+        }
+        assert_eq!(count, 2 * LANGUAGES.len(), "utf8mb3 and utf8mb4");
+    }
+
     #[test]
     fn orders_of_latin1() {
         let collation = |name| Collation::by_name(name).expect("a collation");

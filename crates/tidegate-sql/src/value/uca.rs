@@ -17,9 +17,12 @@
 //! An entry is 0 for a character without weights, its only weight, [`EXPANSION`] and the number of an expansion, or [`ABSENT`].
 //! **Version 1 of these orders** (`docs/storage-format.md`): a changed table makes existing indexes wrong.
 
+mod languages;
+
 use std::{cmp::Ordering, sync::OnceLock};
 
 use super::collation::next_char;
+pub(crate) use languages::{LANGUAGES, Language};
 
 /// Entries from here on are numbers of expansions.
 const EXPANSION: u16 = 0xe000;
@@ -79,6 +82,16 @@ impl Table {
         let end = 1 + count + count * 256;
         let expansions = usize::from(words[end]);
         Self { pages, expansions: end + 1, weights: end + 2 + expansions, words, version }
+    }
+
+    /// The same with other weights for some characters, which this one has.
+    fn with(&self, weights: impl Iterator<Item = (char, u16)>) -> Self {
+        let mut words = self.words.clone();
+        for (c, weight) in weights {
+            let c = c as usize;
+            words[self.pages[c >> 8] + (c & 0xff)] = weight;
+        }
+        Self { pages: self.pages.clone(), words, ..*self }
     }
 
     /// The weights of a character, at most three of them in `room`.
