@@ -90,7 +90,8 @@ impl ServerTls {
     }
 }
 
-/// Tickets of TLS 1.3 for a client that offers a session: one in the place of the one it uses up. A new client gets as many as rustls gives.
+/// Tickets of TLS 1.3 for a client that offers a session: one in the place of the one it uses up. A new client gets as many as rustls gives,
+/// and so does one that may speak early: it may have its answer, and go, before its ticket comes.
 ///
 /// Source: OpenSSL, `SSL_CTX_set_num_tickets`, which are two after a full handshake, and one after a resumed one.
 const TICKETS_RETURNING: usize = 1;
@@ -106,7 +107,9 @@ struct Configs {
 impl Configs {
     fn of(config: ServerConfig) -> Self {
         let mut returning = config.clone();
-        returning.send_tls13_tickets = config.send_tls13_tickets.min(TICKETS_RETURNING);
+        if config.max_early_data_size == 0 {
+            returning.send_tls13_tickets = config.send_tls13_tickets.min(TICKETS_RETURNING);
+        }
         Self { new: Arc::new(config), returning: Arc::new(returning) }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! A commit writes its WAL frames without waiting for the disk and takes a ticket. The sync thread calls `fdatasync` on the
 //! WAL and releases all tickets that were taken before the call, so that commits of many sessions share one wait.
-//! Whoever waits for a commit waits for that thread to wake as well, twice: it asks to be woken promptly ([`slice`]).
+//! Whoever waits for a commit waits for that thread to wake as well, twice: it asks to be woken promptly ([`mod@slice`]).
 //! After a failed `fdatasync` nobody can tell what reached the disk: the schema refuses writes until it is opened again.
 
 mod slice;
