@@ -421,11 +421,11 @@ impl TlsStream {
         }
     }
 
-    /// Reads what has come of a first record that `prefix` had no room for: key shares of post-quantum groups are large.
+    /// Reads what has come of a first record that `prefix` had no room for, and behind it: key shares of post-quantum groups are large.
     fn complete_record(&self, prefix: &mut Vec<u8>) -> io::Result<()> {
         let size = hello::record_bytes(prefix).unwrap_or(0);
         if prefix.len() == prefix.capacity() && prefix.len() < size && size <= FIRST_RECORD_BYTES_MAX {
-            prefix.reserve_exact(size - prefix.len());
+            prefix.reserve_exact(FIRST_RECORD_BYTES_MAX - prefix.len());
             match self.socket.try_read_buf(prefix) {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
                 // Whoever reads next hears of an end.
