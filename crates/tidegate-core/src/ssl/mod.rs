@@ -1,13 +1,14 @@
 //! TLS for clients: certificates, protocols, what clients have to show, and what a request can tell of its connection.
 //!
 //! The stream itself is [`tidegate_net::tls`]; the handshake is a part of [`crate::http1`]. In reading order: `settings` (from
-//! directives to what a handshake needs), [`commands`], [`files`], `kept` (certificates that a reload need not read), `keys`, `dynamic` (certificates with variables), `status` (what responders tell of certificates), [`script`] (code that decides in
+//! directives to what a handshake needs), `configs`, [`commands`], [`files`], `kept` (certificates that a reload need not read), `keys`, `dynamic` (certificates with variables), `status` (what responders tell of certificates), [`script`] (code that decides in
 //! handshakes), `client` (whether a request is served), `variables`.
 //!
 //! Source: nginx, `ngx_http_ssl_module`.
 
 pub(crate) mod client;
 pub mod commands;
+mod configs;
 pub(crate) mod dynamic;
 pub mod failure;
 pub mod files;
@@ -38,6 +39,7 @@ use tidegate_tls::{
 
 use self::{
     commands::Commands,
+    configs::Configs,
     dynamic::{CacheRules, Dynamic},
     files::Located,
     script::Scripts,
@@ -87,30 +89,6 @@ impl ServerTls {
     pub(crate) fn config_at(&self, listens_http2: bool, offers_session: bool) -> &Arc<ServerConfig> {
         let configs = self.http2_configs.as_ref().filter(|_| listens_http2).unwrap_or(&self.configs);
         if offers_session { &configs.returning } else { &configs.new }
-    }
-}
-
-/// Tickets of TLS 1.3 for a client that offers a session: one in the place of the one it uses up. A new client gets as many as rustls gives,
-/// and so does one that may speak early: it may have its answer, and go, before its ticket comes.
-///
-/// Source: OpenSSL, `SSL_CTX_set_num_tickets`, which are two after a full handshake, and one after a resumed one.
-const TICKETS_RETURNING: usize = 1;
-
-/// Settings of handshakes, which differ in the number of tickets.
-#[derive(Debug)]
-struct Configs {
-    /// For clients that offer no session.
-    new: Arc<ServerConfig>,
-    returning: Arc<ServerConfig>,
-}
-
-impl Configs {
-    fn of(config: ServerConfig) -> Self {
-        let mut returning = config.clone();
-        if config.max_early_data_size == 0 {
-            returning.send_tls13_tickets = config.send_tls13_tickets.min(TICKETS_RETURNING);
-        }
-        Self { new: Arc::new(config), returning: Arc::new(returning) }
     }
 }
 
