@@ -4,9 +4,7 @@
 
 use crate::{install, paths, terminal, tools};
 use std::path::PathBuf;
-use std::time::Duration;
 use tidegate_report::stacks::Tools;
-use tidegate_report::{floor, lookups};
 
 /// What is chosen on the command line.
 #[derive(clap::Args)]
@@ -27,11 +25,8 @@ pub(crate) struct Options {
 /// When something cannot be built, installed, or written.
 pub(crate) fn run(options: &Options) -> Result<bool, String> {
     let report = &options.report;
-    if let Some(port) = report.floor {
-        return floor::serve(port).map(|()| true).map_err(|e| format!("port {port}: {e}"));
-    }
-    if let Some(address) = &report.lookups.lookups {
-        return lookups::run(address, report.lookups.clients, Duration::from_secs(report.seconds));
+    if let Some(outcome) = report.run_as_part() {
+        return outcome;
     }
     let is_measured = !report.render && !report.list;
     if is_measured && !options.no_fetch {
@@ -46,8 +41,7 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     let tools = Tools {
         tidegate,
         command: "cargo xtask report",
-        floor: ["report", "--floor"].map(str::to_owned).into(),
-        lookups: vec!["report".to_owned()],
+        itself: "report",
         lua_libs: report.lua_libs(),
         kept: paths::target().join("report/peers"),
         fetches: is_measured && !options.no_fetch,

@@ -82,7 +82,7 @@ impl Generators {
         let running = std::env::current_exe().map_err(|e| format!("the running program: {e}"))?;
         Ok(Generators {
             http: http(&tools.tidegate)?,
-            lookups: lookups::Lookups { program: running, arguments: tools.lookups.clone() },
+            lookups: lookups::Lookups { program: running, itself: tools.itself },
             sysbench: program("sysbench").map(|program| sysbench::Sysbench { program }),
         })
     }

@@ -7,9 +7,10 @@
 use crate::load::Load;
 use crate::poll::{EVENTS, Poll};
 use crate::services::CITIES;
+use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// What is chosen on the command line of that sub-process.
@@ -158,9 +159,10 @@ fn put(address: &str, count: usize, time: Duration) -> Result<Load, String> {
     if protocol == Protocol::Memcached {
         fill(host)?;
     }
-    let mut clients = Vec::new();
+    let mut clients = HashMap::new();
     for _ in 0..count {
-        clients.push(Client::connect(protocol, host)?);
+        let client = Client::connect(protocol, host)?;
+        clients.insert(client.stream.as_raw_fd(), client);
     }
     let mut load = Load::default();
     let begun = Instant::now();
@@ -177,18 +179,16 @@ fn put(address: &str, count: usize, time: Duration) -> Result<Load, String> {
 /// All connections ask, and ask again, until the time is over.
 fn talk(
     protocol: Protocol,
-    clients: &mut [Client],
+    clients: &mut HashMap<RawFd, Client>,
     end: Instant,
     load: &mut Load,
     latencies: &mut Vec<u32>,
 ) -> std::io::Result<()> {
     let poll = Poll::new()?;
     let mut ids = Ids(0x9e37_79b9_7f4a_7c15);
-    let mut places = std::collections::HashMap::new();
-    for (place, client) in clients.iter_mut().enumerate() {
+    for (fd, client) in &mut *clients {
         client.stream.set_nonblocking(true)?;
-        poll.add(client.stream.as_raw_fd())?;
-        places.insert(u64::from(client.stream.as_raw_fd().cast_unsigned()), place);
+        poll.add(*fd)?;
         client.ask(protocol, ids.next())?;
     }
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
@@ -198,12 +198,10 @@ fn talk(
             other => other?,
         };
         for event in &events[..count] {
-            let (tag, Some(client)) = (event.u64, places.get(&{ event.u64 }).and_then(|&place| clients.get_mut(place)))
-            else {
-                continue;
-            };
-            debug_assert_eq!(tag, u64::from(client.stream.as_raw_fd().cast_unsigned()));
-            if client.hear(protocol)? {
+            let fd = (event.u64 as u32).cast_signed();
+            if let Some(client) = clients.get_mut(&fd)
+                && client.hear(protocol)?
+            {
                 load.requests += 1;
                 load.failed += u64::from(!protocol.is_found(&client.answer));
                 latencies.push(u32::try_from(client.asked.elapsed().as_micros()).unwrap_or(u32::MAX));

@@ -2,7 +2,9 @@
 
 use crate::machine::Cores;
 use crate::matrix::Size;
+use crate::{floor, lookups};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The options that both commands have.
 #[derive(clap::Args, Debug, Clone)]
@@ -43,13 +45,25 @@ pub struct Options {
     pub render: bool,
     /// The load of lookups
     #[command(flatten)]
-    pub lookups: crate::lookups::Options,
+    pub lookups: lookups::Options,
     /// Serves as the do-nothing server at this port
     #[arg(long, hide = true, value_name = "PORT")]
     pub floor: Option<u16>,
 }
 
 impl Options {
+    /// Runs as a part of a report, if that is what is asked for: the do-nothing server, the load of lookups.
+    ///
+    /// # Errors
+    /// When the port is taken, or the server cannot be reached.
+    pub fn run_as_part(&self) -> Option<Result<bool, String>> {
+        if let Some(port) = self.floor {
+            return Some(floor::serve(port).map(|()| true).map_err(|e| format!("port {port}: {e}")));
+        }
+        let address = self.lookups.lookups.as_ref()?;
+        Some(lookups::run(address, self.lookups.clients, Duration::from_secs(self.seconds)))
+    }
+
     /// Who has which cores.
     #[must_use]
     pub fn cores(&self) -> Cores {

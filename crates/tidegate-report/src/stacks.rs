@@ -163,10 +163,8 @@ pub struct Tools {
     pub tidegate: PathBuf,
     /// The command of the report, as people type it.
     pub command: &'static str,
-    /// Arguments with which the running program becomes the do-nothing server; the port follows.
-    pub floor: Vec<String>,
-    /// Those with which it becomes the load of lookups; what [`crate::lookups::Options`] has follows.
-    pub lookups: Vec<String>,
+    /// The sub-command with which the running program becomes a part of a report, see [`crate::options::Options::run_as_part`].
+    pub itself: &'static str,
     /// Directories with Lua libraries for nginx.
     pub lua_libs: Vec<PathBuf>,
     /// Where libraries of peers and what is built of them stay between two runs.
@@ -401,8 +399,7 @@ mod tests {
         let tools = Tools {
             tidegate: PathBuf::new(),
             command: "",
-            floor: Vec::new(),
-            lookups: Vec::new(),
+            itself: "",
             lua_libs: Vec::new(),
             kept: scratch.path().to_owned(),
             fetches: false,

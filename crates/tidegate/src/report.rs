@@ -2,12 +2,11 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Parser;
 use clap::error::ErrorKind;
 use tidegate_report::stacks::Tools;
-use tidegate_report::{floor, lookups, options, run as report};
+use tidegate_report::{options, run as report};
 
 /// Measures this server beside nginx, Apache, PHP, Node.js, Python and Go, as far as they are installed, and draws a page of it
 #[derive(Parser, Debug)]
@@ -40,19 +39,15 @@ pub(crate) fn run(arguments: &[OsString]) -> i32 {
 }
 
 fn measure(options: &Options) -> Result<bool, String> {
-    if let Some(port) = options.report.floor {
-        return floor::serve(port).map(|()| true).map_err(|e| format!("port {port}: {e}"));
-    }
-    if let Some(address) = &options.report.lookups.lookups {
-        return lookups::run(address, options.report.lookups.clients, Duration::from_secs(options.report.seconds));
+    if let Some(outcome) = options.report.run_as_part() {
+        return outcome;
     }
     let out = options.report.out.clone().unwrap_or_else(|| PathBuf::from("tidegate-report"));
     let out = std::path::absolute(&out).map_err(|e| format!("{}: {e}", out.display()))?;
     let tools = Tools {
         tidegate: std::env::current_exe().map_err(|e| format!("the running program: {e}"))?,
         command: "tidegate report",
-        floor: ["report", "--floor"].map(str::to_owned).into(),
-        lookups: vec!["report".to_owned()],
+        itself: "report",
         lua_libs: options.report.lua_libs(),
         kept: out.join("peers"),
         fetches: options.fetch,

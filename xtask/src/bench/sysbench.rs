@@ -8,6 +8,7 @@ use crate::cases::Vars;
 use crate::ports::free_port;
 use std::process::Command;
 use std::time::Duration;
+use tidegate_report::load::sysbench;
 
 /// A server that sysbench talks to.
 pub(super) struct Target {
@@ -59,7 +60,7 @@ pub(super) fn rate(
 /// One round.
 pub(super) fn measured(bench: &Bench, target: &Target, time: Duration) -> Result<Load, String> {
     let said = run(bench, target, time, "run")?;
-    let load = parse(&said).ok_or_else(|| format!("{}: sysbench said: {said}", target.name))?;
+    let load = sysbench::read(&said).ok_or_else(|| format!("{}: sysbench said: {said}", target.name))?;
     if load.failed > load.requests / 100 {
         return Err(format!("{}: {} failures beside {} transactions", target.name, load.failed, load.requests));
     }
@@ -71,32 +72,13 @@ pub(super) fn run(bench: &Bench, target: &Target, time: Duration, verb: &str) ->
     let words = bench.value(target.words).split_whitespace();
     let output = Command::new("sysbench")
         .args(words)
-        .args(["--db-driver=mysql", "--mysql-host=127.0.0.1", "--mysql-user=monty", "--mysql-password=some_pass"])
-        .args(["--mysql-db=world", "--events=0", "--percentile=99"])
-        .arg(format!("--mysql-port={}", target.port))
-        .arg(format!("--time={}", time.as_secs().max(1)))
+        .args(sysbench::words(&target.port, time))
         .arg(verb)
         .output()
         .map_err(|e| format!("cannot run sysbench: {e}"))?;
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said).into_owned();
     if output.status.success() { Ok(said) } else { Err(format!("{}: sysbench {verb}: {said}", target.name)) }
-}
-
-fn parse(text: &str) -> Option<Load> {
-    let mut load = Load::default();
-    for line in text.lines().map(str::trim) {
-        if let Some(rest) = line.strip_prefix("transactions:") {
-            let (count, rate) = rest.split_once('(')?;
-            load.requests = count.trim().parse().ok()?;
-            load.per_second = rate.split_whitespace().next()?.parse().ok()?;
-        } else if let Some(count) = line.strip_prefix("ignored errors:") {
-            load.failed = count.split_whitespace().next()?.parse().ok()?;
-        } else if let Some(milliseconds) = line.strip_prefix("99th percentile:") {
-            load.p99_us = milliseconds.trim().parse::<f64>().ok()? * 1e3;
-        }
-    }
-    (load.per_second > 0.0).then_some(load)
 }
 
 #[cfg(test)]
@@ -108,8 +90,8 @@ mod tests {
         let text = "SQL statistics:\n    transactions:                        1234   (246.50 per sec.)\n    queries:   24680  (4930 per sec.)\n    \
                     ignored errors:                      3      (0.60 per sec.)\n\
                     Latency (ms):\n         min:     1.55\n         99th percentile:                       12.98\n";
-        let load = parse(text).unwrap();
+        let load = sysbench::read(text).unwrap();
         assert_eq!(load, Load { requests: 1234, per_second: 246.5, p99_us: 12980.0, failed: 3, ..Load::default() });
-        assert_eq!(parse("FATAL: unable to connect"), None);
+        assert_eq!(sysbench::read("FATAL: unable to connect"), None);
     }
 }

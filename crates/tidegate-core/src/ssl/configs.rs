@@ -21,10 +21,11 @@ pub(super) struct Configs {
 
 impl Configs {
     pub(super) fn of(config: ServerConfig) -> Self {
-        let mut returning = config.clone();
-        if config.max_early_data_size == 0 {
-            returning.send_tls13_tickets = config.send_tls13_tickets.min(TICKETS_RETURNING);
+        let new = Arc::new(config);
+        let mut returning = new.clone();
+        if new.max_early_data_size == 0 && new.send_tls13_tickets > TICKETS_RETURNING {
+            Arc::make_mut(&mut returning).send_tls13_tickets = TICKETS_RETURNING;
         }
-        Self { new: Arc::new(config), returning: Arc::new(returning) }
+        Self { new, returning }
     }
 }

@@ -8,8 +8,8 @@ use std::process::{Command, Output};
 pub struct Lookups {
     /// Where it is.
     pub program: PathBuf,
-    /// Its arguments, before those of [`crate::lookups::Options`].
-    pub arguments: Vec<String>,
+    /// Its sub-command; what [`crate::lookups::Options`] has follows.
+    pub itself: &'static str,
 }
 
 impl Generator for Lookups {
@@ -19,7 +19,7 @@ impl Generator for Lookups {
 
     fn command(&self, ask: &Ask<'_>) -> Result<Command, String> {
         let mut command = Command::new("taskset");
-        command.args(["-c", ask.cores]).arg(&self.program).args(&self.arguments).args(["--lookups", ask.url]);
+        command.args(["-c", ask.cores]).arg(&self.program).args([self.itself, "--lookups", ask.url]);
         command.args(["--clients", &ask.clients.to_string(), "--seconds", &ask.time.as_secs().max(1).to_string()]);
         Ok(command)
     }

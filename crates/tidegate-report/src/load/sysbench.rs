@@ -4,6 +4,7 @@ use super::{Ask, Generator, Load};
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 /// An installed sysbench.
 pub struct Sysbench {
@@ -25,10 +26,7 @@ impl Generator for Sysbench {
         let (_, port) = ask.url.rsplit_once(':').ok_or_else(|| format!("{} has no port", ask.url))?;
         let mut command = Command::new("taskset");
         command.args(["-c", ask.cores]).arg(&self.program).arg(script);
-        command.args(["--db-driver=mysql", "--mysql-host=127.0.0.1", "--mysql-user=monty", "--mysql-db=world"]);
-        command.args(["--mysql-password=some_pass", &format!("--mysql-port={port}")]);
-        command.args([format!("--threads={}", ask.clients), format!("--time={}", ask.time.as_secs().max(1))]);
-        command.args(["--events=0", "--histogram=on", "--percentile=99", "run"]);
+        command.args(words(port, ask.time)).arg(format!("--threads={}", ask.clients)).args(["--histogram=on", "run"]);
         Ok(command)
     }
 
@@ -38,8 +36,19 @@ impl Generator for Sysbench {
     }
 }
 
+/// Arguments of every load: who logs in where at this machine, and for how long.
+pub fn words(port: &str, time: Duration) -> Vec<String> {
+    let mut words = ["--db-driver=mysql", "--mysql-host=127.0.0.1", "--mysql-user=monty", "--mysql-password=some_pass"]
+        .map(str::to_owned)
+        .to_vec();
+    words.extend(["--mysql-db=world", "--events=0", "--percentile=99"].map(str::to_owned));
+    words.extend([format!("--mysql-port={port}"), format!("--time={}", time.as_secs().max(1))]);
+    words
+}
+
 /// What sysbench has printed; `None` if nothing was answered.
-fn read(text: &str) -> Option<Load> {
+#[must_use]
+pub fn read(text: &str) -> Option<Load> {
     let mut load = Load::default();
     let mut histogram: Vec<(f64, u64)> = Vec::new();
     for line in text.lines().map(str::trim) {

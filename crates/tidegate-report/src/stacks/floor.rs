@@ -35,7 +35,5 @@ fn find(_: &Tools) -> Result<Found, String> {
 fn start(setup: &Setup<'_>) -> Result<Vec<Part>, String> {
     let program = std::env::current_exe().map_err(|e| format!("the running program: {e}"))?;
     let port = setup.ports.of(Door::Http).to_string();
-    let mut arguments: Vec<&str> = setup.tools.floor.iter().map(String::as_str).collect();
-    arguments.push(&port);
-    Ok(vec![Part::new("do-nothing server", setup.spawn(&program, &arguments, &[])?)])
+    Ok(vec![Part::new("do-nothing server", setup.spawn(&program, &[setup.tools.itself, "--floor", &port], &[])?)])
 }

@@ -16,13 +16,6 @@ use crate::value::{
 /// # Errors
 /// SQLite's, when it has no memory.
 pub(crate) fn register(db: *mut ffi::sqlite3) -> Result<(), SqliteError> {
-    type Compare = unsafe extern "C" fn(
-        *mut c_void,
-        std::ffi::c_int,
-        *const c_void,
-        std::ffi::c_int,
-        *const c_void,
-    ) -> std::ffi::c_int;
     let all: [(&str, Compare); 10] = [
         ("mci", general_ci),
         ("mbin", bin),
@@ -36,33 +29,27 @@ pub(crate) fn register(db: *mut ffi::sqlite3) -> Result<(), SqliteError> {
         ("latin1_german1_ci", latin1_german1_ci),
     ];
     for (name, compare) in all {
-        let name = CString::new(name).unwrap_or_default();
-        // SAFETY: the handle is open, the name is copied, the function takes no state.
-        let code = unsafe {
-            ffi::sqlite3_create_collation_v2(
-                db,
-                name.as_ptr(),
-                ffi::SQLITE_UTF8,
-                std::ptr::null_mut(),
-                Some(compare),
-                None,
-            )
-        };
-        if code != ffi::SQLITE_OK {
-            return Err(SqliteError { code, message: "cannot register collations".into() });
-        }
+        create(db, name, std::ptr::null(), compare)?;
     }
-    LANGUAGES.iter().try_for_each(|language| register_language(db, language))
+    // The language is the function's state.
+    LANGUAGES.iter().try_for_each(|language| create(db, language.sqlite_name, language, of_language))
 }
 
-/// The order of a language, which is the function's state.
-fn register_language(db: *mut ffi::sqlite3, language: &'static Language) -> Result<(), SqliteError> {
-    let name = CString::new(language.sqlite_name).unwrap_or_default();
-    let state = std::ptr::from_ref(language).cast_mut().cast();
+type Compare = unsafe extern "C" fn(
+    *mut c_void,
+    std::ffi::c_int,
+    *const c_void,
+    std::ffi::c_int,
+    *const c_void,
+) -> std::ffi::c_int;
+
+/// Makes one of them known. `language` is one of [`LANGUAGES`], or null for a function without state.
+fn create(db: *mut ffi::sqlite3, name: &str, language: *const Language, compare: Compare) -> Result<(), SqliteError> {
+    let name = CString::new(name).unwrap_or_default();
+    let state = language.cast_mut().cast();
     // SAFETY: the handle is open, the name is copied, the state lives as long as the program and is only read.
-    let code = unsafe {
-        ffi::sqlite3_create_collation_v2(db, name.as_ptr(), ffi::SQLITE_UTF8, state, Some(of_language), None)
-    };
+    let code =
+        unsafe { ffi::sqlite3_create_collation_v2(db, name.as_ptr(), ffi::SQLITE_UTF8, state, Some(compare), None) };
     if code == ffi::SQLITE_OK {
         return Ok(());
     }
@@ -76,7 +63,7 @@ unsafe extern "C" fn of_language(
     b_len: std::ffi::c_int,
     b: *const c_void,
 ) -> std::ffi::c_int {
-    // SAFETY: SQLite's contract for collation functions; the state is that of `register_language`.
+    // SAFETY: SQLite's contract for collation functions; the state is a language, see `register`.
     let (language, a, b) = unsafe { (&*state.cast::<Language>(), text(a, a_len), text(b, b_len)) };
     language.table().compare(a, b) as std::ffi::c_int
 }
