@@ -136,6 +136,12 @@ local function find_bundled(name)
 end
 
 local function find_ours_first(name)
+    if boot.prefers_bundled then
+        local found = base.modules[name] or bundled(name)
+        if found then
+            return found
+        end
+    end
     if name:find("^ngx%.") then
         return bundled(name)
     end

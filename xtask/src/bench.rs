@@ -4,7 +4,8 @@
 //! core of its own; the generator has another; the servers take turns, and the lower quartile of the rounds counts.
 //!
 //! Reading order: [`definition`] reads `bench/*.bench`; [`server`] starts one contestant; [`load`] and [`cpu`] measure
-//! requests, [`special`], [`scripts`], [`database`], [`statements`] and [`queue`] the other figures; [`report`] writes `bench/results/`.
+//! requests, [`special`], [`scripts`], [`sizes`], [`database`], [`statements`] and [`queue`] the other figures; [`report`] writes
+//! `bench/results/`.
 //! [`against`] compares two commits.
 
 mod against;
@@ -20,6 +21,7 @@ mod queue;
 mod report;
 mod scripts;
 mod server;
+mod sizes;
 mod special;
 mod statements;
 mod sysbench;
@@ -209,6 +211,9 @@ fn measure(bench: &Bench, options: &Options, contestants: &[Contestant]) -> Resu
             let counted = if bench.counts_services { running.pids() } else { Vec::new() };
             load::compare(bench, &vars, contestants, options.rounds, time, &counted, &mut row)?;
         }
+        Kind::P99 => load::p99(bench, &vars, contestants, options.rounds, time, &mut row)?,
+        Kind::Sizes => sizes::growth(bench, &vars, contestants, options.rounds, sizes::Of::Request, &mut row)?,
+        Kind::SizesMemory => sizes::growth(bench, &vars, contestants, options.rounds, sizes::Of::Memory, &mut row)?,
         Kind::IdleMemory => special::idle_memory(bench, &vars, contestants, &mut row)?,
         Kind::SlowClients => special::slow_clients(bench, &vars, contestants, options.rounds, time, &mut row)?,
         Kind::ConfigTest => special::config_test(bench, &vars, contestants, options.rounds, &mut row)?,

@@ -32,6 +32,8 @@ pub struct Conf {
     pub lua_package_path: Option<BString>,
     /// `lua_package_cpath`
     pub lua_package_cpath: Option<BString>,
+    /// `lua_prefer_bundled`
+    pub lua_prefer_bundled: Option<bool>,
     /// `lua_code_cache`
     pub lua_code_cache: Option<bool>,
     /// `lua_thread_cache_max_entries`
@@ -111,6 +113,10 @@ pub static MODULE: Module<Conf> = Module {
             .within(HTTP)
             .syntax("lua-style-cpath-str")
             .doc("Path on which `require` looks for C modules; `;;` stands for the default."),
+        Directive::flag("lua_prefer_bundled", |c: &mut Conf| &mut c.lua_prefer_bundled)
+            .within(HTTP)
+            .default("off")
+            .doc("Modules in the binary (`resty.mysql`, `cjson` …) win over copies on the paths."),
         Directive::custom("lua_code_cache", 1, 1, code_cache)
             .within(Context::ALL_IF)
             .syntax("on | off")
@@ -365,6 +371,7 @@ impl Conf {
         let config = VmConfig {
             package_path: path(&self.lua_package_path),
             package_cpath: path(&self.lua_package_cpath),
+            prefers_bundled: self.lua_prefer_bundled.unwrap_or(false),
             prefix,
             thread_cache_max_entries: number(self.lua_thread_cache_max_entries, defaults.thread_cache_max_entries),
             max_pending_timers: number(self.lua_max_pending_timers, defaults.max_pending_timers),

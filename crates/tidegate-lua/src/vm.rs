@@ -35,6 +35,8 @@ pub struct VmConfig {
     pub package_path: Option<Vec<u8>>,
     /// `lua_package_cpath`, if given.
     pub package_cpath: Option<Vec<u8>>,
+    /// `lua_prefer_bundled`: modules in the binary win over copies on the paths.
+    pub prefers_bundled: bool,
     /// The server's prefix: `$prefix` in the two paths, `ngx.config.prefix()`.
     pub prefix: PathBuf,
     /// `lua_thread_cache_max_entries`: coroutines kept for reuse.
@@ -65,6 +67,7 @@ impl Default for VmConfig {
         Self {
             package_path: None,
             package_cpath: None,
+            prefers_bundled: false,
             prefix: PathBuf::from("/"),
             thread_cache_max_entries: 1024,
             max_pending_timers: 1024,

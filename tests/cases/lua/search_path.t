@@ -85,7 +85,30 @@ GET /t
 5d41402abc4b2a76b9719d911017c592
 --- tidegate_only: the real one loads the user's copy
 
-=== TEST 6: a module that does not exist
+=== TEST 6: with lua_prefer_bundled the modules in the binary win
+--- http_config
+lua_package_path "$prefix/html/?.lua;;";
+lua_prefer_bundled on;
+--- config
+location = /t {
+    content_by_lua_block {
+        ngx.say(require("cjson").mine, " ", require("resty.lock").mine, " ", require("own").mine)
+    }
+}
+--- user_files
+>>> cjson.lua
+return { mine = "cjson" }
+>>> resty/lock.lua
+return { mine = "lock" }
+>>> own.lua
+return { mine = "own" }
+--- request
+GET /t
+--- response_body
+nil nil own
+--- tidegate_only: the directive is ours
+
+=== TEST 7: a module that does not exist
 --- config
 location = /t { content_by_lua_block { require "no.such.module" } }
 --- request

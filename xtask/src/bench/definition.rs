@@ -1,5 +1,6 @@
 //! `bench/*.bench`: what is measured, in the sections of `docs/testing.md` and a few of its own.
 
+use super::sizes;
 use crate::paths;
 use crate::sections::{self, Block, Section};
 use crate::services::Service;
@@ -62,6 +63,12 @@ pub(crate) enum Kind {
     JobsRate,
     /// CPU time of a request over sizes of a queue.
     Flat,
+    /// The p99 under load.
+    P99,
+    /// CPU time of a request over three sizes.
+    Sizes,
+    /// Memory of a server over three sizes of its configuration.
+    SizesMemory,
 }
 
 /// Whose figure ours is divided by.
@@ -267,6 +274,9 @@ fn parse(block: Block, connections: &str) -> Result<Bench, String> {
         "queue_last" => Kind::QueueLast,
         "jobs_rate" => Kind::JobsRate,
         "flat" => Kind::Flat,
+        "p99" => Kind::P99,
+        "sizes" => Kind::Sizes,
+        "sizes_memory" => Kind::SizesMemory,
         other => return Err(format!("{title}: unknown kind \"{other}\"")),
     };
     let words = block.value("services").unwrap_or_default().split_whitespace();
@@ -330,6 +340,10 @@ pub(crate) fn smoke_blocks() -> Result<Vec<(String, Block)>, String> {
 }
 
 fn smoke_block(bench: &Bench) -> Block {
+    let bench = &match bench.kind {
+        Kind::Sizes | Kind::SizesMemory => sizes::sized(bench, 10),
+        _ => bench.with_block(bench.block.clone()),
+    };
     let mut block = Block { title: bench.title.clone(), line: bench.block.line, sections: Vec::new() };
     let mut add = |name: &str, value: String| {
         let section = Section { name: name.to_owned(), escapes: false, chomp: false, value, line: bench.block.line };
@@ -340,7 +354,9 @@ fn smoke_block(bench: &Bench) -> Block {
         content => format!("server {{ listen 127.0.0.1:$TEST_PORT_2; {content} }}"),
     };
     add("config", bench.config("tidegate", "config"));
-    add("http_config", format!("{}{backend}", bench.config("tidegate", "http_config")));
+    // No application's copies of libraries are needed for one request.
+    let http = bench.config("tidegate", "http_config").replace("$TEST_LUA_PATH", "");
+    add("http_config", format!("{http}{backend}"));
     add("main_config", bench.value("tidegate_main_config").to_owned());
     add("user_files", bench.value("user_files").to_owned());
     add("services", bench.value("services").to_owned());

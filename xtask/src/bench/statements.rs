@@ -65,7 +65,7 @@ pub(super) fn growth(
 }
 
 /// The power of the size by which the time grows from the smallest to the largest.
-fn exponent(sizes: &[u32], times: &[f64]) -> f64 {
+pub(super) fn exponent(sizes: &[u32], times: &[f64]) -> f64 {
     let span = |first: f64, last: f64| (last / first).ln();
     match (sizes, times) {
         ([small, .., large], [first, .., last]) => span(*first, *last) / span(f64::from(*small), f64::from(*large)),
@@ -124,8 +124,8 @@ pub(super) fn run_sql(port: &str, dir: &Path, sql: &str, schema: &str) -> Result
 /// Fills in a template.
 ///
 /// `SIZE` is the size. `[[item]]` stands for the item SIZE times with commas between, `{{item}}` without; `#` in it is the number of
-/// the repetition, from 1.
-fn expand(template: &str, size: u32) -> String {
+/// the repetition, from 1, and `#.#.#` its three bytes, as in an address.
+pub(super) fn expand(template: &str, size: u32) -> String {
     let mut out = String::new();
     let mut rest = template;
     while let Some(start) = rest.find("[[").into_iter().chain(rest.find("{{")).min() {
@@ -137,7 +137,8 @@ fn expand(template: &str, size: u32) -> String {
             if number > 1 {
                 out.push_str(separator);
             }
-            out.push_str(&item.replace('#', &number.to_string()));
+            let bytes = format!("{}.{}.{}", number >> 16, number >> 8 & 0xff, number & 0xff);
+            out.push_str(&item.replace("#.#.#", &bytes).replace('#', &number.to_string()));
         }
         rest = &rest[start + length + 2..];
     }
@@ -156,6 +157,7 @@ mod tests {
             "insert into t values (1, '1'),(2, '2'),(3, '3'); -- 3 xxx"
         );
         assert_eq!(expand("select '[['", 2), "select '[['");
+        assert_eq!(expand("{{10.#.#.# #;}}", 2), "10.0.0.1 1;10.0.0.2 2;");
         let law = |times: &[f64]| format!("{:.2}", exponent(&[10, 100, 1000], times));
         assert_eq!(law(&[1.0, 10.0, 100.0]), "1.00");
         assert_eq!(law(&[1.0, 100.0, 10_000.0]), "2.00");

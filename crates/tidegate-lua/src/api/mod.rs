@@ -281,7 +281,7 @@ pub(crate) fn load(vm: &Rc<Vm>) -> Result<(), Failure> {
 /// Pushes the boot chunk and its argument.
 fn push_boot(lua: &mut Lua, vm: &Rc<Vm>) -> Result<(), Failure> {
     push_chunk(lua, "tidegate.boot")?;
-    lua.push_table(0, 8);
+    lua.push_table(0, 9);
     lua.push_table(c_int::try_from(FAMILIES.len()).unwrap_or(0), 0);
     for (number, family) in (1..).zip(FAMILIES) {
         push_family(lua, family)?;
@@ -305,6 +305,8 @@ fn push_boot(lua: &mut Lua, vm: &Rc<Vm>) -> Result<(), Failure> {
         lua.push_bytes(path);
         lua.raw_set_field(-2, b"package_cpath");
     }
+    lua.push_bool(config.prefers_bundled);
+    lua.raw_set_field(-2, b"prefers_bundled");
     lua.push_number(config.regex_cache_max_entries as f64);
     lua.raw_set_field(-2, b"regex_cache_max_entries");
     lua.push_number(f64::from(config.regex_match_limit));
