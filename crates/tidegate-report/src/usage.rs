@@ -157,7 +157,9 @@ fn stat_fields(pid: i32) -> Option<Vec<String>> {
     Some(text.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
 }
 
-fn tree(root: Pid) -> HashSet<i32> {
+/// A process and its descendants.
+#[must_use]
+pub fn tree(root: Pid) -> HashSet<i32> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };

@@ -7,9 +7,10 @@ use super::server::{Contestant, LOAD_CORE, Running, Site};
 use super::special::raise_file_limit;
 use crate::cases::{self, Vars};
 use crate::paths;
+use crate::process::Process;
 use nix::unistd::Pid;
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use tidegate_report::load::wrk;
 
@@ -152,24 +153,34 @@ pub(super) fn run_wrk(bench: &Bench, site: &Site, time: Duration) -> Result<Load
     if !bench.value("h2load").is_empty() {
         return run_h2load(bench, site, time);
     }
+    let output =
+        wrk_command(bench, site, time, bench.value("script"))?.output().map_err(|e| format!("cannot run wrk: {e}"))?;
+    wrk::read(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| {
+        format!("wrk said: {}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    })
+}
+
+/// Starts wrk with a script of its own for as long as what is returned lives, ten minutes at most.
+pub(super) fn hold_wrk(bench: &Bench, site: &Site, script: &str) -> Result<Process, String> {
+    let mut command = wrk_command(bench, site, Duration::from_secs(600), script)?;
+    Process::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))
+}
+
+fn wrk_command(bench: &Bench, site: &Site, time: Duration, script: &str) -> Result<Command, String> {
     let mut command = Command::new("taskset");
     command.args(["-c", LOAD_CORE, "wrk", "-t1", "--latency"]);
     command.arg(format!("-c{}", bench.connections)).arg(format!("-d{}s", time.as_secs().max(1)));
-    if !bench.value("script").is_empty() {
-        let script = site.dir().join("wrk.lua");
-        fs::write(&script, site.vars.expand(bench.value("script"))?)
-            .map_err(|e| format!("cannot write wrk.lua: {e}"))?;
-        command.arg("-s").arg(script);
+    if !script.is_empty() {
+        let file = site.dir().join("wrk.lua");
+        fs::write(&file, site.vars.expand(script)?).map_err(|e| format!("cannot write wrk.lua: {e}"))?;
+        command.arg("-s").arg(file);
     }
     let origin = match bench.value("scheme") {
         "https" => site.vars.expand("https://127.0.0.1:$TEST_PORT_3")?,
         _ => format!("http://127.0.0.1:{}", site.port),
     };
     command.args(&bench.wrk).arg(origin + &bench.url);
-    let output = command.output().map_err(|e| format!("cannot run wrk: {e}"))?;
-    wrk::read(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| {
-        format!("wrk said: {}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-    })
+    Ok(command)
 }
 
 /// Runs h2load on the load's core. It tells no p99.

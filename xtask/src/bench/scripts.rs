@@ -60,7 +60,7 @@ pub(super) fn growth(
 
 /// How long memory must not have changed, and how long that is waited for.
 const STABLE_LOOKS: usize = 5;
-const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 const LOOKS_MAX: usize = 200;
 
 /// Memory per request that waits, in bytes, its connection included.
@@ -97,7 +97,7 @@ fn send_all(site: &Site, bench: &Bench, count: usize) -> Result<Vec<TcpStream>, 
 }
 
 /// The server's memory once it does not change any more.
-fn settled_memory(server: &Running) -> u64 {
+pub(super) fn settled_memory(server: &Running) -> u64 {
     let (mut last, mut stable) = (0, 0);
     for _ in 0..LOOKS_MAX {
         let now = cpu::memory_bytes(server.pid());

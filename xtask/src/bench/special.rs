@@ -5,12 +5,14 @@ use super::definition::Bench;
 use super::load::{self, Load, Sample};
 use super::priority::Priority;
 use super::report::Row;
+use super::scripts::{LOOK_INTERVAL, settled_memory};
 use super::server::{Contestant, LOAD_CORE, Running, Site};
 use crate::cases::Vars;
 use crate::process::Process;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,17 +77,60 @@ pub(super) fn idle_memory(bench: &Bench, vars: &Vars, contestants: &[Contestant]
     for contestant in contestants {
         let site = Site::create(bench, vars, contestant, None)?;
         let server = Running::start(&site, &contestant.binary)?;
+        if bench.value("scheme") == "https" {
+            row.add(contestant.name, figure(idle_memory_of_tls(bench, &site, &server)?));
+            continue;
+        }
         // The first connections grow caches that stay.
         let _warm = (0..50).map(|_| connect_idle(site.port, &bench.url)).collect::<Result<Vec<_>, _>>()?;
         let before = cpu::memory_bytes(server.pid());
         let idle = (0..bench.connections).map(|_| connect_idle(site.port, &bench.url));
         let idle = idle.collect::<Result<Vec<_>, _>>()?;
-        // Idle is who has been silent for a while.
-        std::thread::sleep(Duration::from_secs(2));
+        thread::sleep(SILENCE);
         let after = cpu::memory_bytes(server.pid());
         row.add(contestant.name, figure(after.saturating_sub(before) as f64 / idle.len() as f64));
     }
     Ok(())
+}
+
+/// The same of TLS, whose client is wrk.
+fn idle_memory_of_tls(bench: &Bench, site: &Site, server: &Running) -> Result<f64, String> {
+    let warm = Bench { connections: 50, ..bench.with_block(bench.block.clone()) };
+    load::run_wrk(&warm, site, Duration::from_secs(1))?;
+    let before = settled_memory(server);
+    // One request on each connection, and then silence.
+    let script = format!(
+        "local count = 0\nfunction delay() count = count + 1 return count > {} and 600000 or 0 end",
+        bench.connections
+    );
+    let idle = load::hold_wrk(bench, site, &script)?;
+    // Memory does not change while clients connect slowly either.
+    let deadline = Instant::now() + HANDSHAKES_TIMEOUT;
+    while connections_of(server.pid()) < bench.connections {
+        if Instant::now() > deadline {
+            return Err(format!("not all of {} clients are connected: {}", bench.connections, site.last_words()));
+        }
+        thread::sleep(LOOK_INTERVAL);
+    }
+    thread::sleep(SILENCE);
+    let after = settled_memory(server);
+    drop(idle);
+    Ok(after.saturating_sub(before) as f64 / bench.connections as f64)
+}
+
+/// How long thousands of handshakes may take.
+const HANDSHAKES_TIMEOUT: Duration = Duration::from_secs(120);
+/// Idle is who has been silent for a while.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// Sockets that a server and its children have open, listening ones and their like among them.
+fn connections_of(root: Pid) -> usize {
+    let is_socket = |entry: &fs::DirEntry| {
+        fs::read_link(entry.path()).is_ok_and(|target| target.to_string_lossy().starts_with("socket:"))
+    };
+    let sockets =
+        |pid: i32| fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().filter(is_socket).count();
+    cpu::tree(root).into_iter().map(sockets).sum()
 }
 
 /// The p99 latency of wrk beside slow clients, relative to the same server without them.
