@@ -282,7 +282,16 @@ impl Connection {
         }
     }
 
-    /// Looks for requests that have waited too long.
+    /// Nothing is asked for on it.
+    fn is_idle(&self) -> bool {
+        self.waiting.is_empty()
+            && match &self.wire {
+                Wire::Http1(http1) => http1.is_idle(),
+                Wire::Http2(http2) => http2.is_idle(),
+            }
+    }
+
+    /// Looks for requests that have waited too long, and, when the run ends, for connections that are needed no more.
     pub(crate) fn sweep(&mut self, core: &mut Core) {
         let (now, timeout) = (core.now, core.plan.timeout);
         match self.state {
@@ -291,6 +300,11 @@ impl Connection {
                 if now.saturating_duration_since(self.since) > timeout {
                     self.fail(&Failure::new(Kind::ConnectTimeout, "no connection in time"), core);
                 }
+            }
+            // The run is over. Whoever serves a connection by a process may have others that wait for theirs.
+            State::Open if core.is_ending && self.is_idle() => {
+                self.transport = None;
+                self.state = State::Closed;
             }
             State::Open => {
                 let late = Failure::new(Kind::Timeout, "no complete response in time");

@@ -74,6 +74,11 @@ impl Http1 {
         sent
     }
 
+    /// No request is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.flight.is_none()
+    }
+
     /// The request under way, if there is one.
     pub(crate) fn take_flight(&mut self) -> Option<Flight> {
         self.flight.take()

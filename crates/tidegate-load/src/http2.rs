@@ -168,6 +168,11 @@ impl Http2 {
         sent
     }
 
+    /// No request is under way, or waits for a stream.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.streams.is_empty() && self.queued.is_empty()
+    }
+
     /// All requests of the connection, which has failed.
     pub(crate) fn take_flights(&mut self) -> Vec<Flight> {
         let mut flights = self.take_unheard();

@@ -39,8 +39,8 @@ pub struct Work {
     small: &'static [usize],
     /// Numbers of clients in the full one.
     full: &'static [usize],
-    /// Seconds of a round, at least: several times as long as an answer takes, in the small matrix and in the full one.
-    pub seconds_min: (u64, u64),
+    /// Seconds of a round, at least, from so many clients on: several times as long as an answer takes.
+    seconds_min: (usize, u64),
     /// A new connection for each request.
     pub closes: bool,
     /// What is posted; without it the method is GET.
@@ -63,11 +63,11 @@ impl Work {
         }
     }
 
-    /// Seconds of a round where `wanted` are asked for.
+    /// Seconds of a round of so many clients where `wanted` are asked for.
     #[must_use]
-    pub fn seconds(&self, size: Size, wanted: u64) -> u64 {
-        let (small, full) = self.seconds_min;
-        wanted.max(if size == Size::Small { small } else { full })
+    pub fn seconds(&self, clients: usize, wanted: u64) -> u64 {
+        let (many, seconds) = self.seconds_min;
+        if clients < many { wanted } else { wanted.max(seconds) }
     }
 
     /// The most answers a second that so many clients can have in a round, where that is known: whole answers of each.
@@ -85,7 +85,7 @@ const PLAIN: Work = Work {
     text: "",
     small: &[32],
     full: DOUBLING,
-    seconds_min: (1, 1),
+    seconds_min: (0, 1),
     closes: false,
     body: None,
     expect: "",
@@ -159,7 +159,7 @@ pub const WORKS: &[Work] = &[
         small: &[30],
         full: TO_1000,
         // A thousand clients have an answer each in more than a second.
-        seconds_min: (1, 3),
+        seconds_min: (250, 3),
         expect: "cnt: 10000",
         ..PLAIN
     },
@@ -169,7 +169,7 @@ pub const WORKS: &[Work] = &[
         text: "Nothing is computed. The limit is a second for each answer; the one that is on its way when a round ends does not count.",
         small: &[60],
         full: TO_1000,
-        seconds_min: (3, 4),
+        seconds_min: (0, 3),
         answer_seconds: Some(1.0),
         ..PLAIN
     },
@@ -248,7 +248,9 @@ mod tests {
         assert_eq!(sleep.limit(60, 3), Some(40.0));
         assert_eq!(sleep.limit(100, 4), Some(75.0));
         assert_eq!(work("row").expect("a work").limit(60, 3), None);
-        assert_eq!((sleep.seconds(Size::Small, 1), sleep.seconds(Size::Full, 9)), (3, 9));
+        assert_eq!((sleep.seconds(1, 1), sleep.seconds(1000, 9)), (3, 9));
+        let cpu = work("cpu").expect("a work");
+        assert_eq!((cpu.seconds(125, 1), cpu.seconds(250, 1)), (1, 3));
     }
 
     #[test]

@@ -220,7 +220,7 @@ struct Measuring<'a> {
 
 impl Measuring<'_> {
     fn all(&self, plan: &[Planned]) -> Result<(), String> {
-        let left = |planned: &Planned| self.rounds_left(&planned.key()) as u32 * self.time(planned.work);
+        let left = |planned: &Planned| self.rounds_left(&planned.key()) as u32 * self.time(planned);
         let mut progress = Progress::new(plan.iter().map(left).sum());
         let wanted: Vec<Service> =
             Service::ALL.into_iter().filter(|s| plan.iter().any(|p| p.route.uses.contains(s))).collect();
@@ -242,8 +242,8 @@ impl Measuring<'_> {
         Ok(())
     }
 
-    fn time(&self, work: &Work) -> Duration {
-        Duration::from_secs(work.seconds(self.options.matrix, self.options.seconds))
+    fn time(&self, planned: &Planned) -> Duration {
+        Duration::from_secs(planned.work.seconds(planned.clients, self.options.seconds))
     }
 
     fn rounds_left(&self, key: &Key) -> usize {
@@ -276,7 +276,7 @@ impl Measuring<'_> {
                 let Some(live) = lives.running.iter().find(|live| live.stack.id == planned.stack.id) else { continue };
                 if self.rounds_left(&planned.key()) > 0 {
                     self.round(planned, live, services)?;
-                    progress.advance(self.time(work), &planned.key().name());
+                    progress.advance(self.time(planned), &planned.key().name());
                 }
             }
         }
@@ -333,7 +333,7 @@ impl Measuring<'_> {
         Ask {
             url,
             clients: planned.clients,
-            time: self.time(planned.work),
+            time: self.time(planned),
             closes: planned.work.closes,
             body: planned.work.body,
             cores: &self.cores.load,
@@ -397,7 +397,7 @@ impl Measuring<'_> {
 
     /// Notes why there are no figures.
     fn fail(&self, planned: &Planned, problem: String) -> Result<(), String> {
-        let seconds = self.time(planned.work).as_secs();
+        let seconds = self.time(planned).as_secs();
         let rounds = self.store.point(&planned.key()).map(|point| point.rounds).unwrap_or_default();
         let point = Point { key: planned.key(), command: String::new(), seconds, rounds, problem: Some(problem) };
         self.store.save(&point)
@@ -543,8 +543,8 @@ mod tests {
     fn the_small_matrix_is_small_and_the_full_one_ends_within_two_hours() {
         let seconds = |size: Size| -> u64 {
             let points = WORKS.iter().flat_map(|work| {
-                let series: usize = STACKS.iter().map(|stack| stack.routes_of(work, size).count()).sum();
-                std::iter::repeat_n(work.seconds(size, 1), series * work.clients(size).len())
+                let series = STACKS.iter().map(|stack| stack.routes_of(work, size).count()).sum::<usize>() as u64;
+                work.clients(size).iter().map(move |&clients| work.seconds(clients, 1) * series)
             });
             points.sum::<u64>() * 5
         };

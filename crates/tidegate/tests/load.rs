@@ -230,6 +230,28 @@ fn responses_that_are_cut_are_failures() {
 }
 
 #[test]
+fn connections_that_are_needed_no_more_are_closed() {
+    // It serves one connection after the other, as a server does that has a process for each and not enough of them.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let url = format!("http://127.0.0.1:{}/", listener.local_addr().expect("bound").port());
+    let server = std::thread::spawn(move || {
+        let mut served = 0;
+        while served < 2 {
+            let mut stream = support::accept(&listener);
+            let mut asked = 0;
+            while has_asked(&mut stream) {
+                at_once(&mut stream, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
+                asked += 1;
+            }
+            served += usize::from(asked > 0);
+        }
+    });
+    let report = report(&["-c", "2", "-d", "200ms", "--timeout", "60s", &url]);
+    server.join().expect("both were served");
+    assert_eq!((&report["failures"], &report["connections_opened"]), (&serde_json::json!({}), &2.into()), "{report:#}");
+}
+
+#[test]
 fn what_does_not_answer() {
     // A listener that nobody accepts from: the kernel connects, and that is all.
     let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
