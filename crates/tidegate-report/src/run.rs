@@ -235,7 +235,7 @@ impl Measuring<'_> {
                 services = Some(Services::start(&wanted, &self.cores.servers)?);
             }
             if let Some(services) = &services {
-                self.work(work, &points, services, &mut progress)?;
+                self.work(&points, services, &mut progress)?;
             }
         }
         progress.end_line();
@@ -255,13 +255,7 @@ impl Measuring<'_> {
     }
 
     /// Starts the stacks of a work and measures them in turns.
-    fn work(
-        &self,
-        work: &Work,
-        points: &[Planned],
-        services: &Services,
-        progress: &mut Progress,
-    ) -> Result<(), String> {
+    fn work(&self, points: &[Planned], services: &Services, progress: &mut Progress) -> Result<(), String> {
         let mut lives = Lives::default();
         let mut failed: Vec<Key> = Vec::new();
         for planned in points {
