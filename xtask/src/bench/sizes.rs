@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(super) enum Of {
     /// CPU time of a request, in milliseconds; the lowest of the rounds.
     Request,
-    /// Memory of the server after its first answer, in megabytes.
+    /// Memory of the server after its first answer, in megabytes; what the largest size takes more than the smallest.
     Memory,
 }
 
@@ -56,7 +56,8 @@ pub(super) fn growth(
     for (contestant, figures) in contestants.iter().zip(&figures) {
         let shown: Vec<String> = figures.iter().map(|figure| format!("{figure:.2}")).collect();
         laws.push(format!("{} {} {unit}, n^{:.2}", contestant.name, shown.join(", "), exponent(&sizes, figures)));
-        row.add(contestant.name, figure(figures.last().copied().unwrap_or_default()));
+        let least = if of == Of::Memory { figures.first().copied().unwrap_or_default() } else { 0.0 };
+        row.add(contestant.name, figure(figures.last().copied().unwrap_or_default() - least));
     }
     let sizes: Vec<String> = sizes.iter().map(u32::to_string).collect();
     row.note(&format!("n = {}: {}", sizes.join(", "), laws.join("; ")));

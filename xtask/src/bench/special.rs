@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 const CONFIG_BLOCKS: usize = 1000;
 /// Reloads during one load.
 const RELOADS: usize = 20;
+/// How long an answer may take; a million keys are written in seconds.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One request on a connection of its own, read to its end.
 ///
@@ -31,7 +33,7 @@ const RELOADS: usize = 20;
 pub(super) fn fetch(port: u16, url: &str) -> Result<Vec<u8>, String> {
     let failed = |e: std::io::Error| format!("no answer from port {port}: {e}");
     let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(failed)?;
-    stream.set_read_timeout(Some(Duration::from_secs(5))).map_err(failed)?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(failed)?;
     let request = format!("GET {url} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).map_err(failed)?;
     let mut bytes = Vec::new();
