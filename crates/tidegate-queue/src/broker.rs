@@ -100,9 +100,15 @@ impl Broker {
         Arc::new(Self { state: Mutex::new(state), clock: Box::new(clock), deadline_changed: Notify::new() })
     }
 
-    /// A message waits in a queue from now on: it was committed, or is to be had again. Gives it to the first in line.
+    /// A message waits in a queue from now on: it was committed, or is to be had again. Gives it to the first in line. One that
+    /// somebody still has waits when that lease ends, however it does: whoever ends it may speak of what was there before.
     pub fn waits(&self, queue: &str, place: Place) {
-        self.change(queue, |queue| queue.window.add(place));
+        let mut state = self.state();
+        if let Some(held) = state.leases.get_mut(&place.id) {
+            held.waits_then = Some(place);
+            return;
+        }
+        self.change_in(&mut state, queue, |queue| queue.window.add(place));
     }
 
     /// The store may have changed in ways that nobody has told: the queue is looked at anew.
@@ -208,13 +214,16 @@ impl Broker {
 
     /// Changes what is known of a queue, if anything is, and serves those in line.
     fn change(&self, name: &str, change: impl FnOnce(&mut Queue)) {
-        let mut state = self.state();
+        self.change_in(&mut self.state(), name, change);
+    }
+
+    fn change_in(&self, state: &mut State, name: &str, change: impl FnOnce(&mut Queue)) {
         let Some((name, _)) = state.queues.get_key_value(name) else { return };
         let name = name.clone();
         if let Some(queue) = state.queues.get_mut(&name) {
             change(queue);
         }
-        self.advance(&mut state, &name);
+        self.advance(state, &name);
     }
 
     /// Gives messages to those in line as far as both are known, and has the first look for more.
@@ -241,6 +250,7 @@ impl Broker {
                     is_plain: false,
                     is_claim: false,
                     hands: None,
+                    waits_then: None,
                 };
                 state.leases.insert(place.id, held);
                 self.limit(&mut state.deadlines, deadline_ms, place.id);
@@ -304,10 +314,9 @@ impl State {
         let queue = self.queue(&held.queue);
         queue.leased -= 1;
         queue.claimed -= usize::from(held.is_claim);
-        if waits {
-            queue.window.add(held.place);
-        } else {
-            queue.window.remove(held.place);
+        match held.waits_then.or_else(|| waits.then_some(held.place)) {
+            Some(place) => queue.window.add(place),
+            None => queue.window.remove(held.place),
         }
         Some(held.queue)
     }

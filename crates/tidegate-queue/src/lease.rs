@@ -23,6 +23,8 @@ pub(crate) struct Held {
     pub(crate) is_plain: bool,
     /// No consumer has it: it was [claimed](Broker::claim).
     pub(crate) is_claim: bool,
+    /// Where it waits when the lease ends: somebody has [said](Broker::waits) so meanwhile.
+    pub(crate) waits_then: Option<Place>,
 }
 
 /// What somebody in line was given.
@@ -134,7 +136,7 @@ impl Lease {
         self.is_over = true;
     }
 
-    /// There is no such message, or it waits no more.
+    /// There is no such message, or it did not wait when somebody looked.
     pub fn gone(mut self) {
         self.end(false);
     }
@@ -195,7 +197,7 @@ impl Settling {
         self.is_plain
     }
 
-    /// The message waits no more: it is gone, or is to wait later.
+    /// The message waits no more: it is gone, or is to wait later, if nobody has said [meanwhile](Broker::waits) that it does.
     pub fn gone(mut self) {
         self.end(false);
     }
@@ -253,6 +255,7 @@ impl Broker {
             hands: None,
             is_plain: false,
             is_claim: true,
+            waits_then: None,
         };
         state.leases.insert(place.id, held);
         self.limit(&mut state.deadlines, deadline_ms, place.id);

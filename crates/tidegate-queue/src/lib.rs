@@ -17,7 +17,8 @@
 //! 1. A message has one lease at most. Who gets a message reads it *behind* getting the lease: so it sees all that was done to the
 //!    message under earlier leases, and a place in the window without a message is found out there.
 //! 2. The window has all messages that wait up to the place to which it is known. [`Broker::waits`] is called behind the commit, so
-//!    a scan that began before has it told, and one that begins later finds it.
+//!    a scan that began before has it told, and one that begins later finds it. A message may be told to wait before whoever has
+//!    put it off ends the lease: the lease keeps that, and the message waits when it ends.
 //! 3. Whoever waits longer is served first.
 //!
 //! This crate knows nothing of SQL, protocols, configuration or the contents of messages. Reading order: [`window`], [`broker`],

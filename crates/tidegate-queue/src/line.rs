@@ -393,6 +393,33 @@ mod tests {
     }
 
     #[test]
+    fn a_message_that_waits_again_before_its_lease_has_ended_is_not_lost() {
+        let mut world = World::new();
+        let id = world.publish(5);
+        let place = Place { priority: 5, id };
+        let (_, receipt) = world.pull().expect("a message");
+        // It has failed and waits for a moment, which is over before whoever has written that says so.
+        let settling = world.broker.settle("q", receipt).expect("held");
+        world.broker.waits("q", place);
+        assert_eq!(world.pull(), None);
+        settling.gone();
+        let (again, receipt) = world.pull().expect("it waits");
+        assert_eq!(again, id);
+        // The same where somebody has looked at it and found that it does not wait.
+        let bell = Arc::new(Bell::default());
+        world.broker.settle("q", receipt).expect("held").gone();
+        let lease = world.broker.claim("q", place, LEASE_MS).expect("nobody has it");
+        let mut line = world.broker.line_up("q", 1, LEASE_MS);
+        let waker = Waker::from(bell.clone());
+        assert!(line.poll_turn(&mut Context::from_waker(&waker)).is_pending());
+        world.broker.waits("q", place);
+        assert_eq!(bell.0.load(Ordering::Relaxed), 0);
+        lease.gone();
+        assert_eq!(bell.0.load(Ordering::Relaxed), 1);
+        assert_eq!(world.poll(&mut line)[0].message(), id);
+    }
+
+    #[test]
     fn queues_that_nobody_uses_are_forgotten_and_others_stay() {
         let mut world = World::new();
         world.publish(0);
@@ -418,9 +445,11 @@ mod tests {
             };
             let mut world = World::new();
             let mut held: BTreeMap<u64, (Receipt, u64)> = BTreeMap::new();
+            // Messages that wait for a time, and those of which the leases have not ended yet.
+            let (mut later, mut failing): (Vec<Place>, Vec<Settling>) = (Vec::new(), Vec::new());
             for _ in 0..400 {
                 let now = world.clock.load(Ordering::Relaxed);
-                match next(9) {
+                match next(12) {
                     0 | 1 => drop(world.publish(u32::try_from(next(3)).unwrap_or(0))),
                     2 | 3 => {
                         if let Some((id, receipt)) = world.pull() {
@@ -437,11 +466,31 @@ mod tests {
                     5 => world.broker.expired(2).into_iter().for_each(Settling::back),
                     6 => world.pass(next(LEASE_MS)),
                     7 => world.broker.forget("q"),
+                    8 => {
+                        let failed = held.pop_first().and_then(|(_, (receipt, _))| world.broker.settle("q", receipt));
+                        if let Some(settling) = failed {
+                            world.stored.remove(&settling.place());
+                            later.push(settling.place());
+                            failing.push(settling);
+                        }
+                    }
+                    9 => failing.pop().into_iter().for_each(Settling::gone),
+                    10 => {
+                        if let Some(place) = later.pop() {
+                            world.stored.insert(place);
+                            world.broker.waits("q", place);
+                        }
+                    }
                     _ => {
                         drop(world.broker.line_up("q", 2, LEASE_MS).poll_turn(&mut Context::from_waker(Waker::noop())))
                     }
                 }
             }
+            for place in later {
+                world.stored.insert(place);
+                world.broker.waits("q", place);
+            }
+            failing.into_iter().for_each(Settling::gone);
             world.pass(LEASE_MS);
             world.broker.expired(usize::MAX).into_iter().for_each(Settling::back);
             let mut left: Vec<u64> = std::iter::from_fn(|| world.pull()).map(|(id, _)| id).collect();
