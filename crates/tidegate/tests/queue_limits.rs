@@ -222,6 +222,39 @@ fn messages_that_are_too_old_go_or_die() {
 }
 
 #[test]
+fn messages_that_are_dead_already_keep_nobody_waiting_when_they_are_too_old() {
+    /// More than are looked at together.
+    const DEAD: usize = 300;
+    let site = started(OUTBOX, LOCATIONS);
+    let port = site.port;
+    set(port, "mail", "overflow=dead_letter&age_max=1h&attempts_max=1");
+    let batch = Value::from(vec![json!({"body": "x"}); DEAD]).to_string();
+    assert_eq!(post(port, "mail/batch", &batch).0, 200);
+    let mut dead = 0;
+    while dead < DEAD {
+        let (_, pulled) = post(port, "mail/pull?max=100&lease=5m", "");
+        let messages = pulled["messages"].as_array().expect("messages");
+        let receipts: Vec<_> =
+            messages.iter().filter_map(|one| Some(format!("receipt={}", one["receipt"].as_str()?))).collect();
+        dead += receipts.len();
+        let refused = post(port, &format!("mail/refuse?{}", receipts.join("&")), "").1;
+        assert_eq!(refused, json!({"settled": receipts.len()}));
+    }
+    assert_eq!(post(port, "sql", "UPDATE messages SET published_ms = 1, expires_ms = 1").0, 200);
+    // The first ones wake whoever looks after time, the others come if that goes on.
+    for number in 0..3 {
+        assert_eq!(post(port, "other?delay=1ms", &number.to_string()).0, 200);
+        assert_eq!(pull(port, "other").0, number.to_string());
+    }
+    eventually("they stay, and nobody looks at them again", || {
+        let sql = "SELECT COUNT(*) AS n FROM messages WHERE queue = 'mail' AND state = 2 AND expires_ms IS NULL";
+        (post(port, "sql", sql).1[0]["n"] == DEAD).then_some(())
+    });
+    check_counts(port, "mail");
+    finish(site);
+}
+
+#[test]
 fn limits_of_the_configuration_hold_where_a_queue_has_none() {
     let mut site = started("queue_length_max 2; queue_overflow drop_oldest; queue_outbox shop;", LOCATIONS);
     let port = site.port;

@@ -53,18 +53,18 @@ pub(super) async fn keep(store: Rc<Store>) {
     let mut listening = None;
     loop {
         let sleep = match look(&store, &mut listening).await {
-            Ok(sleep) => {
-                has_failed = false;
-                sleep
-            }
+            Ok(sleep) => sleep,
             Err(error) => {
                 // Once is enough: nobody has done anything about it yet.
                 if !std::mem::replace(&mut has_failed, true) {
                     log::note(Level::Warn, format_args!("queue: messages whose time has come wait: {error}"));
                 }
-                PAUSE
+                // Whatever comes meanwhile: what could not be done has left word that it is to be done.
+                tokio::time::sleep(PAUSE).await;
+                continue;
             }
         };
+        has_failed = false;
         tokio::select! {
             () = tokio::time::sleep(sleep) => {}
             () = home.broker.deadline_changed() => {}

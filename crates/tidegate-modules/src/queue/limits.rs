@@ -26,6 +26,8 @@ const CLAIM_MS: u64 = 60_000;
 const TOGETHER_MAX: u64 = 64;
 /// How often a transaction is tried that was undone for others of its ordering keys.
 const DEADLOCKS_MAX: u32 = 20;
+/// The column `expires_ms` of `Tables::die`.
+const EXPIRES: usize = 5;
 /// Why a message is dead that had to make room.
 const REASON_FULL: &str = "the queue was full";
 
@@ -178,7 +180,13 @@ impl Revise for Dies {
     fn revise(&self, old: Option<&[Param]>) -> Revision {
         self.from.set(None);
         self.keyed.take();
-        let Some(old) = old.filter(|old| number(old.first()) != DEAD.unsigned_abs()) else { return Revision::Keep };
+        let Some(old) = old else { return Revision::Keep };
+        if number(old.first()) == DEAD.unsigned_abs() {
+            // It is dead for another reason. Without a time to live it is not looked at again and again.
+            let mut row = old.to_vec();
+            row[EXPIRES] = Param::Null;
+            return Revision::Put(row);
+        }
         let (queue, key) = (old.get(6).cloned().unwrap_or(Param::Null), old.get(7).cloned().unwrap_or(Param::Null));
         self.from.set(spot_of(old));
         *self.keyed.borrow_mut() = Keyed::of(&[old[0].clone(), old[1].clone(), queue.clone(), key.clone()]);
