@@ -289,6 +289,17 @@ fn an_answer_ends_behind_eight_megabytes_and_the_rest_waits() {
     finish(site);
 }
 
+#[test]
+fn headers_count_for_the_bytes_of_an_answer() {
+    let site = started("worker_processes 2;");
+    let port = site.port;
+    let message = json!([{"body": "", "headers": {"large": "a".repeat(1_000_000)}}]).to_string();
+    (0..20).for_each(|_| assert_eq!(post(port, "jobs/batch", &message).0, 200));
+    let pulled = || post(port, "jobs/pull?max=100&lease=5m", "").1["messages"].as_array().map(Vec::len);
+    assert_eq!((pulled(), pulled()), (Some(16), Some(4)));
+    finish(site);
+}
+
 /// A flag that is set when this goes.
 struct Raised<'a>(&'a AtomicBool);
 

@@ -115,7 +115,7 @@ fn what_cannot_be_subscribed_is_refused() {
     assert_eq!(ask(port, "PUT", "mail/subscriptions?name=a", "").0, 405);
     assert_eq!(post(port, "mail@a", "x").0, 404);
     assert_eq!(post(port, "mail/subscriptions?name=a", "").0, 200);
-    for path in ["mail@a", "mail@a/batch", "mail@a/subscriptions?name=b"] {
+    for path in ["mail@a", "mail@a/batch", "mail@a/subscriptions?name=b", "mail@a/schedules?name=b&cron=@daily"] {
         assert_eq!(post(port, path, "x").0, 400, "messages come in from the queue alone: {path}");
     }
     for number in 1..100 {

@@ -99,8 +99,8 @@ async fn answer(req: &Rc<Request>, skip: usize) -> Result<Step, Failure> {
         return Err(Refused::with(404, format!("there is no subscription {queue:?}")).into());
     }
     let call = Call { req: req.clone(), store, queue: queue.to_owned(), params };
-    if matches!((req.method.get(), action), (Method::Post, "" | "batch") | (_, "subscriptions")) {
-        // Messages come into a subscription from its queue, and it has no subscribers of its own.
+    if matches!((req.method.get(), action), (Method::Post, "" | "batch") | (_, "subscriptions" | "schedules")) {
+        // Messages come into a subscription from its queue alone, and it has no subscribers of its own.
         check_name(queue)?;
     }
     if let Some(id) = action.strip_prefix("results/") {

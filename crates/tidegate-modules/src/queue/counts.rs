@@ -241,9 +241,11 @@ impl Counts {
         queue: &str,
     ) -> Result<(), StoreError> {
         let counted = counted(session, Some(queue)).await?;
-        let count = counted.first().map(|(_, count)| *count).unwrap_or_default();
         // Whoever had taken room has gone, or has filled it.
-        self.known().insert(queue.to_owned(), Known::of(count));
+        let mut known = self.known();
+        known.remove(queue);
+        known.extend(counted.first().map(|(_, count)| (queue.to_owned(), Known::of(*count))));
+        drop(known);
         self.lines.filled(queue);
         Ok(())
     }

@@ -79,6 +79,11 @@ impl Message {
         }
     }
 
+    /// Bytes that it has in an answer, about.
+    pub(super) fn size(&self) -> usize {
+        self.body.len() + self.headers.as_ref().map_or(0, Bytes::len)
+    }
+
     /// Whether nothing depends on its end: neither a result nor the next message of its key.
     pub(super) fn is_plain(&self) -> bool {
         !self.has_result && self.ordering_key.is_none()

@@ -42,6 +42,8 @@ pub(super) async fn pull(call: Call) -> Result<Step, Failure> {
         pulled = wait(&call.store, &call.queue, &mut line, wait_ms) => pulled,
         () = call.req.client.closed() => return Ok(Step::Close),
     };
+    // Whoever is told that there is nothing must not be given anything while the answer is on its way.
+    drop(line);
     let pulled = pulled.map_err(|error| Refused::of_store(&call.req, &error))?;
     if pulled.is_empty() {
         call.req.response.borrow_mut().content_type.clear();
@@ -110,7 +112,11 @@ async fn read(store: &Store, queue: &str, leases: Vec<Lease>) -> Result<Vec<(Lea
                 }
                 found.push((lease, message));
             }
-            None => lease.gone(),
+            None => {
+                lease.gone();
+                // If its time to live is over, the keeper has left it alone as long as somebody had it.
+                store.home.due_changed.notify_one();
+            }
         }
     }
     Ok(found)
@@ -131,7 +137,7 @@ impl Store {
         let (mut read, mut bytes) = (Vec::with_capacity(ids.len()), 0);
         for together in ids.chunks(READ_TOGETHER) {
             let mut found = self.read(queue, state, together).await?;
-            bytes += found.iter().map(|message| message.body.len()).sum::<usize>();
+            bytes += found.iter().map(Message::size).sum::<usize>();
             let take = |id| found.iter().position(|message| message.id == id).map(|at| found.swap_remove(at));
             read.extend(together.iter().copied().map(take));
             if bytes >= ANSWER_BYTES {

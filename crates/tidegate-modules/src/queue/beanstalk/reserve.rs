@@ -233,7 +233,11 @@ async fn give(
                 write_job("RESERVED", job.place.id, &job.body, output);
                 given += 1;
             }
-            None => lease.gone(),
+            None => {
+                lease.gone();
+                // If its time to live is over, the keeper has left it alone as long as somebody had it.
+                store.home.due_changed.notify_one();
+            }
         }
     }
     Ok(given)
