@@ -219,6 +219,12 @@ fn bad_requests_are_refused_and_store_nothing() {
     refused("nq/pull", r#"{"receiver":"bob","timeout":"x","queues":{"q":{}}}"#, "bad parameter `timeout`");
     let many = json!({"messages": {"q": vec!["a"; 1001]}}).to_string();
     refused("nq/post", &many, "a queue gets up to 1000 messages at once");
+    let queues: serde_json::Map<String, Value> = (0..1001).map(|number| (format!("q{number}"), json!([]))).collect();
+    refused("nq/post", &json!({"messages": queues}).to_string(), "a request is of up to 1000 queues");
+    for wanted in ["queues", "results"] {
+        let request = json!({"receiver": "bob", wanted: queues}).to_string();
+        refused("nq/pull", &request, "a request is of up to 1000 queues");
+    }
     let large = json!({"messages": {"q": ["a".repeat((1 << 20) + 1)]}}).to_string();
     refused("nq/post", &large, "a message has more than 1048576 bytes");
     for name in ["a/b", "a'b", "a`b", "a\u{0}", "", &"a".repeat(61)] {

@@ -14,6 +14,7 @@
 //! connected to: one task serves them in their order, many in one [`round`] with one commit, and hears of commits to `QUEUE_msg`
 //! ([`tidegate_sql::Listening`]), whoever has written the message.
 
+mod by_queue;
 mod json;
 mod line;
 mod newest;
@@ -168,6 +169,16 @@ fn check_queue(name: &str) -> Result<(), Failure> {
     if name.is_empty() || name.len() > BYTES_MAX || !name.bytes().all(is_allowed) {
         let message = "a queue's name has 1 to 60 letters, digits and characters of \".\", \"_\", \"-\", \":\"";
         return Err(Failure::bad(message));
+    }
+    Ok(())
+}
+
+/// Checks of how many queues a request is.
+fn check_number(queues: usize) -> Result<(), Failure> {
+    /// A queue is two tables, and a line with a task while somebody waits.
+    const QUEUES_MAX: usize = 1000;
+    if queues > QUEUES_MAX {
+        return Err(Failure::bad(format!("a request is of up to {QUEUES_MAX} queues")));
     }
     Ok(())
 }

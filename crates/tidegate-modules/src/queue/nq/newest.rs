@@ -3,21 +3,12 @@
 //! The receiver's worker has to look for it, and a message may be posted meanwhile on another worker, where that takes less time. So
 //! the moment is kept by what is known without waiting: the version of the table, and the last message that was posted.
 
-use std::{
-    collections::HashMap,
-    path::PathBuf,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::tables::Database;
-
-/// Queues whose last messages are known, at most.
-const QUEUES_KEPT: usize = 1024;
-
-type Posted = HashMap<(PathBuf, String, String), u64>;
+use super::{by_queue::ByQueue, tables::Database};
 
 /// The last message of each queue that was posted, not those that SQL has written.
-static POSTED: Mutex<Option<Posted>> = Mutex::new(None);
+static POSTED: Mutex<Option<ByQueue<u64>>> = Mutex::new(None);
 
 /// What a queue had at a moment.
 #[derive(Debug, Clone, Copy)]
@@ -28,27 +19,20 @@ pub(super) struct Newest {
     posted: Option<u64>,
 }
 
-fn posted() -> MutexGuard<'static, Option<Posted>> {
+fn posted() -> MutexGuard<'static, Option<ByQueue<u64>>> {
     POSTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A message of this number was stored.
 pub(super) fn note(database: &Database, queue: &str, id: u64) {
-    keep(posted().get_or_insert_default(), database.key(queue), id);
-}
-
-fn keep(posted: &mut Posted, key: (PathBuf, String, String), id: u64) {
-    if posted.len() >= QUEUES_KEPT && !posted.contains_key(&key) {
-        posted.clear();
-    }
     // The table may be another one, whose numbers begin anew.
-    posted.insert(key, id);
+    posted().get_or_insert_default().set(database.at(queue), id);
 }
 
 impl Newest {
     /// What a queue has now.
     pub(super) fn of(database: &Database, queue: &str) -> Self {
-        let posted = posted().as_ref().and_then(|posted| posted.get(&database.key(queue)).copied());
+        let posted = posted().as_ref().and_then(|posted| posted.get(database.at(queue)).copied());
         Newest { version: database.messages_version(queue), posted }
     }
 
@@ -78,17 +62,5 @@ mod tests {
         check(Some(1), None, Some(2), 7); // Nobody knows which of them are new.
         check(Some(1), Some(9), Some(2), 7); // The table is another one.
         check(None, None, Some(2), 0);
-    }
-
-    #[test]
-    fn of_so_many_queues_the_last_message_is_known() {
-        let mut posted = Posted::new();
-        for number in 0..=QUEUES_KEPT {
-            keep(&mut posted, (PathBuf::new(), String::new(), number.to_string()), 1);
-            assert!(posted.len() <= QUEUES_KEPT);
-        }
-        keep(&mut posted, (PathBuf::new(), String::new(), "0".to_owned()), 1);
-        keep(&mut posted, (PathBuf::new(), String::new(), "0".to_owned()), 2);
-        assert_eq!(posted.len(), 2);
     }
 }

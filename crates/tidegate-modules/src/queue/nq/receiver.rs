@@ -8,7 +8,7 @@ use tidegate_rows::{Param, QueryError};
 use tokio::time::Instant;
 
 use super::{
-    Failure, Options, check_person, check_queue, json,
+    Failure, Options, check_number, check_person, check_queue, json,
     line::{InLines, What},
     newest::Newest,
     tables::Database,
@@ -65,7 +65,11 @@ pub(super) async fn pull(
     }
     let mut database = Database::of(req.conf(), &options.schema)?;
     // Ahead of anything that waits: what is posted from now on is new.
-    let newest: Vec<Newest> = wanted.iter().map(|(queue, _)| Newest::of(&database, queue)).collect();
+    let newest_of = |(queue, wanted): &(&str, Wanted)| {
+        let is_asked_for = wanted.start == Start::New;
+        is_asked_for.then(|| Newest::of(&database, queue))
+    };
+    let newest: Vec<Option<Newest>> = wanted.iter().map(newest_of).collect();
     save(&mut database, receiver, outcomes).await?;
     if wanted.is_empty() {
         return Ok(Some(Vec::new()));
@@ -84,10 +88,10 @@ async fn wait(
     database: &mut Database,
     lines: &mut InLines,
     wanted: &mut [(&str, Wanted)],
-    (newest, until): (&[Newest], Instant),
+    (newest, until): (&[Option<Newest>], Instant),
 ) -> Result<Option<Vec<u8>>, Failure> {
-    for ((queue, wanted), newest) in wanted.iter_mut().zip(newest).filter(|((_, wanted), _)| wanted.start == Start::New)
-    {
+    for ((queue, wanted), newest) in wanted.iter_mut().zip(newest) {
+        let Some(newest) = newest else { continue };
         let last = format!("SELECT id FROM {} ORDER BY id DESC LIMIT 1", database.table(queue, "msg"));
         let last = database.find(&last, &[]).await?;
         let last = last.first().map_or(0, |row| number(row.first()));
@@ -158,6 +162,7 @@ fn outcomes(data: &Json) -> Result<Vec<Outcomes<'_>>, Failure> {
         Some(_) => return Err(Failure::bad("bad parameter `results`")),
     };
     let mut outcomes = Vec::new();
+    check_number(queues.len())?;
     for (queue, results) in queues {
         check_queue(queue)?;
         let Json::Object(told) = results else { return Err(Failure::bad("bad parameter `results`")) };
@@ -181,6 +186,7 @@ fn all_wanted<'a>(data: &'a Json, options: &Options) -> Result<Vec<(&'a str, Wan
         Some(Json::Array(list)) if list.is_empty() => return Ok(Vec::new()),
         Some(_) => return Err(Failure::bad("bad parameter `queues`")),
     };
+    check_number(queues.len())?;
     queues.iter().map(|(queue, params)| Ok((queue.as_str(), wanted(queue, params, options)?))).collect()
 }
 

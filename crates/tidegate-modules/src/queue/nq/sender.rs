@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use tidegate_core::request::Request;
 use tidegate_rows::Param;
 
-use super::{Failure, Options, check_person, check_queue, json, newest, tables::Database};
+use super::{Failure, Options, check_number, check_person, check_queue, json, newest, tables::Database};
 
 /// Messages of one queue in one request.
 pub(super) const MESSAGES_MAX: usize = 1000;
@@ -65,6 +65,7 @@ fn posts(data: &Json, bytes_max: usize) -> Result<Vec<Post<'_>>, Failure> {
     let Some(Json::Object(queues)) = data.get("messages") else {
         return Err(Failure::bad("bad parameter `messages`"));
     };
+    check_number(queues.len())?;
     let mut posts = Vec::new();
     for (queue, list) in queues {
         check_queue(queue)?;

@@ -1,6 +1,6 @@
 //! The tables of nq's queues, and the sessions that use them.
 
-use std::{cell::RefCell, collections::HashMap, path::PathBuf, rc::Rc, time::Duration};
+use std::{cell::RefCell, path::PathBuf, rc::Rc, time::Duration};
 
 use tidegate_core::conf::Config;
 use tidegate_rows::{Execute, Param, QueryError, Statement};
@@ -9,7 +9,11 @@ use tidegate_sql::{
     table::{Answers, OpenTable, Opening, Request, Strictness},
 };
 
-use super::{Failure, line};
+use super::{
+    Failure,
+    by_queue::{At, ByQueue},
+    line,
+};
 use crate::{
     database::{self, schemas::execute},
     queue::gather::{Gather, bytes},
@@ -17,8 +21,6 @@ use crate::{
 
 /// Sessions that a worker keeps for the next requests.
 const SESSIONS_KEPT: usize = 64;
-/// Queues whose tables a worker keeps open.
-const QUEUES_KEPT: usize = 1024;
 /// MySQL's number for an index that does not exist.
 const NO_SUCH_INDEX: u16 = 1176;
 /// MySQL's number for a schema that does not exist.
@@ -28,8 +30,8 @@ const NO_SUCH_TABLE: u16 = 1146;
 
 thread_local! {
     static SESSIONS: RefCell<Vec<(PathBuf, Session)>> = const { RefCell::new(Vec::new()) };
-    /// By directory, schema and queue.
-    static OPEN: RefCell<HashMap<(PathBuf, String, String), Rc<QueueTables>>> = RefCell::default();
+    /// The tables that the worker keeps open.
+    static OPEN: RefCell<ByQueue<Rc<QueueTables>>> = RefCell::default();
 }
 
 /// The tables of a queue, by the indexes and columns that requests need.
@@ -127,9 +129,9 @@ impl Database {
         self.engine.table_version(&self.schema, &format!("{queue}_msg"))
     }
 
-    /// The directory, the schema and a queue: what no other queue of the process has.
-    pub(super) fn key(&self, queue: &str) -> (PathBuf, String, String) {
-        (self.path.clone(), self.schema.clone(), queue.to_owned())
+    /// Which queue of the process this one is.
+    pub(super) fn at<'a>(&'a self, queue: &'a str) -> At<'a> {
+        At { path: &self.path, schema: &self.schema, queue }
     }
 
     /// The same database, for somebody else.
@@ -143,8 +145,7 @@ impl Database {
     /// # Errors
     /// There are none ([`is_missing`]), storage errors.
     pub(super) async fn queue(&mut self, queue: &str) -> Result<Rc<QueueTables>, QueryError> {
-        let key = self.key(queue);
-        if let Some(tables) = OPEN.with_borrow(|open| open.get(&key).cloned()) {
+        if let Some(tables) = OPEN.with_borrow(|open| open.get(self.at(queue)).cloned()) {
             return Ok(tables);
         }
         let mut session = self.take()?;
@@ -162,12 +163,7 @@ impl Database {
         }
         self.session = Some(session);
         let tables = Rc::new(opened?);
-        OPEN.with_borrow_mut(|open| {
-            if open.len() >= QUEUES_KEPT {
-                open.clear();
-            }
-            open.insert(key, tables.clone());
-        });
+        OPEN.with_borrow_mut(|open| open.set(self.at(queue), tables.clone()));
         Ok(tables)
     }
 
