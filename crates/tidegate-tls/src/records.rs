@@ -21,10 +21,16 @@ use rustls::{
     CipherSuite, ConnectionTrafficSecrets, ContentType, Error, ProtocolVersion, Tls13CipherSuite,
     crypto::cipher::{
         AeadKey, InboundOpaqueMessage, InboundPlainMessage, Iv, MessageDecrypter, MessageEncrypter,
-        Nonce as RecordNonce, OutboundOpaqueMessage, OutboundPlainMessage, PrefixedPayload, Tls13AeadAlgorithm,
-        UnsupportedOperationError, make_tls13_aad,
+        Nonce as RecordNonce, OutboundChunks, OutboundOpaqueMessage, OutboundPlainMessage, PrefixedPayload,
+        Tls13AeadAlgorithm, UnsupportedOperationError, make_tls13_aad,
     },
 };
+
+/// How much of a message is copied at a time.
+///
+/// Copies of more than 4 KB the C library leaves to one instruction (`rep movsb`), which processors of AMD run at a twentieth of their speed where the
+/// copy lies up to 31 bytes behind its source within a page of memory. A record does: its head has five bytes, and files are read to where a page begins.
+const PIECE_BYTES: usize = 2048;
 
 /// Keys that a thread keeps ready: those of half as many busy connections.
 const READY_MAX: usize = 512;
@@ -108,11 +114,21 @@ impl Drop for Direction {
     }
 }
 
+/// Appends what a message says.
+fn append(record: &mut PrefixedPayload, payload: OutboundChunks<'_>) {
+    let mut rest = payload;
+    while !rest.is_empty() {
+        let (piece, more) = rest.split_at(PIECE_BYTES);
+        record.extend_from_chunks(&piece);
+        rest = more;
+    }
+}
+
 impl MessageEncrypter for Direction {
     fn encrypt(&mut self, message: OutboundPlainMessage<'_>, seq: u64) -> Result<OutboundOpaqueMessage, Error> {
         let len = self.encrypted_payload_len(message.payload.len());
         let mut record = PrefixedPayload::with_capacity(len);
-        record.extend_from_chunks(&message.payload);
+        append(&mut record, message.payload);
         record.extend_from_slice(&message.typ.to_array());
         self.with_key(|key| key.seal_in_place_append_tag(self.nonce(seq), Aad::from(make_tls13_aad(len)), &mut record))
             .map_err(|_| Error::EncryptError)?;
@@ -206,6 +222,27 @@ mod tests {
             }
             drop(ours);
             assert_eq!(READY.with_borrow(LruCache::len), 0, "nothing stays of connections that are over");
+        }
+    }
+
+    #[test]
+    fn long_messages_are_copied_whole_in_pieces() {
+        let text: Vec<u8> = (0..3 * PIECE_BYTES + 5).map(|at| at as u8).collect();
+        for (suite, records) in suites() {
+            for length in [70, PIECE_BYTES - 1, PIECE_BYTES, text.len()] {
+                let chunks: Vec<&[u8]> = text.chunks(length).collect();
+                let payload = || OutboundChunks::new(&chunks).split_at(3).1;
+                let seal = |aead: &dyn Tls13AeadAlgorithm| {
+                    let (key, iv) = key(1);
+                    let message = OutboundPlainMessage {
+                        typ: ContentType::ApplicationData,
+                        version: ProtocolVersion::TLSv1_2,
+                        payload: payload(),
+                    };
+                    aead.encrypter(key, iv).encrypt(message, 0).expect("encrypted").payload.as_ref().to_vec()
+                };
+                assert_eq!(seal(&records), seal(suite.aead_alg), "{length}");
+            }
         }
     }
 
