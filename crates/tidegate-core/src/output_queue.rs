@@ -44,6 +44,12 @@ const SLICES_MAX: usize = 16;
 /// Bytes that come together for one write where parts of files are short.
 const GATHERED_BYTES_MAX: usize = 64 << 10;
 
+/// Bytes ahead of those, which are never sent.
+///
+/// The kernel copies a page of a file at a sixth of its speed, on AMD's processors, to where it lies up to 31 bytes further in its page of memory. It
+/// would there: behind the heads of frames, which have nine bytes each.
+const GATHERED_GAP_BYTES: usize = 64;
+
 thread_local! {
     /// Where they come together.
     static GATHERED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -291,8 +297,9 @@ impl OutputQueue {
         let bytes_max = usize::try_from(room).unwrap_or(usize::MAX).min(GATHERED_BYTES_MAX);
         GATHERED.with_borrow_mut(|gathered| {
             gathered.clear();
+            gathered.resize(GATHERED_GAP_BYTES, 0);
             for segment in &self.queue {
-                let room = bytes_max - gathered.len();
+                let room = bytes_max + GATHERED_GAP_BYTES - gathered.len();
                 match segment {
                     _ if room == 0 => break,
                     Segment::Bytes(bytes) => gathered.extend_from_slice(&bytes[..bytes.len().min(room)]),
@@ -306,6 +313,7 @@ impl OutputQueue {
                     }
                 }
             }
+            let gathered = &gathered[GATHERED_GAP_BYTES..];
             if gathered.is_empty() {
                 return None;
             }
