@@ -31,6 +31,10 @@ const FRAME_HEAD: usize = 24;
 /// Bytes of a page, which the catalogue's file is made with.
 const PAGE: usize = 4096;
 
+/// Bytes that are copied at a time. More of them the C library leaves to `rep movsb`, which processors of AMD run at a twentieth of their speed where
+/// the copy lies up to 31 bytes behind its source within a page of memory, as it may behind the head.
+const PIECE: usize = 2048;
+
 /// A frame on its way into the log.
 ///
 /// ```text
@@ -64,7 +68,9 @@ impl Frame {
     fn with_page(&mut self, page: &[u8], offset: i64) -> Option<(&[u8], i64)> {
         let is_its_page = |at: &mut i64| *at + FRAME_HEAD as i64 == offset && page.len() == PAGE;
         let head_at = self.head_at.take_if(is_its_page)?;
-        self.bytes[FRAME_HEAD..].copy_from_slice(page);
+        for (to, from) in self.bytes[FRAME_HEAD..].chunks_mut(PIECE).zip(page.chunks(PIECE)) {
+            to.copy_from_slice(from);
+        }
         Some((&self.bytes, head_at))
     }
 
