@@ -6,9 +6,13 @@
 //! - K3: after a failure the next try waits, each time [`BACK_OFF_FACTOR`] times as long. Let's Encrypt lets a name be refused
 //!   five times an hour; the first tries of an hour stay within that.
 //!   An authority that wants to be asked later is asked later.
-//! - K4: several processes may share a directory: one of them asks, the others find the certificate there.
+//! - K4: several processes may share a directory: one of them asks, the others find the certificate there. What the authority has suggested for one
+//!   certificate says nothing of the next.
+//! - K5: a certificate that has come and is due at once (a clock that is wrong, an authority whose suggestion lies in the past) is replaced after the
+//!   pauses of K3: authorities give few of the same names.
 
 use std::{
+    fs::File,
     sync::{Arc, OnceLock, Weak},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -93,17 +97,25 @@ fn start(mut orders: mpsc::UnboundedReceiver<Weak<Order>>) -> std::io::Result<()
 /// What an authority suggests for a certificate.
 #[derive(Default)]
 struct Advice {
+    /// The certificate.
+    subject: Option<Arc<Material>>,
     /// The time of suggestion, in seconds since 1970, and the window that it was chosen in.
     renew: Option<(i64, (i64, i64))>,
     /// When to ask again, in seconds since 1970.
     ask: i64,
 }
 
+impl Advice {
+    fn is_for(&self, current: &Arc<Material>) -> bool {
+        self.subject.as_ref().is_some_and(|subject| Arc::ptr_eq(subject, current))
+    }
+}
+
 /// How an order stands with its authority.
 #[derive(Default)]
 struct Standing {
     advice: Advice,
-    /// Tries in a row that have come to nothing.
+    /// Tries in a row that have come to nothing, or to a certificate that is due at once (K5).
     failures: u32,
     /// When the next try is, after such a one.
     next_try: Option<Instant>,
@@ -128,6 +140,9 @@ async fn work(order: &Arc<Order>, standing: &mut Standing) -> Duration {
     order.adopt_stored();
     let Standing { advice, failures, next_try } = standing;
     let current = order.managed().current();
+    if !advice.is_for(&current) {
+        *advice = Advice { subject: Some(current.clone()), ..Advice::default() };
+    }
     if !current.is_provisional && now() >= advice.ask {
         seek_advice(order, &current, advice).await;
     }
@@ -142,11 +157,18 @@ async fn work(order: &Arc<Order>, standing: &mut Standing) -> Duration {
         return left;
     }
     match renew(order, advice).await {
-        Ok(Renewed::Made(next)) => {
+        Ok(Renewed::Made(next, lock)) => {
             let end = until(&next);
             order.accept(next);
+            // Others find it from now on.
+            drop(lock);
             note(Level::Notice, format_args!("the certificate for {order} has come{end}"));
-            *standing = Standing::default();
+            let pause = back_off(*failures);
+            *failures += 1;
+            *next_try = Some(Instant::now() + pause);
+            if due(&order.managed().current(), advice) <= now() {
+                warn_of_due(order, pause);
+            }
             Duration::ZERO
         }
         Ok(Renewed::ByOthers) => Duration::ZERO,
@@ -168,10 +190,22 @@ async fn work(order: &Arc<Order>, standing: &mut Standing) -> Duration {
     }
 }
 
+/// See K5.
+#[cold]
+fn warn_of_due(order: &Order, pause: Duration) {
+    let seconds = pause.as_secs();
+    note(
+        Level::Warn,
+        format_args!(
+            "the time of the certificate for {order} is over by the clock of this machine; next try in {seconds} s"
+        ),
+    );
+}
+
 /// How a certificate was renewed.
 enum Renewed {
-    /// It has come.
-    Made(Material),
+    /// It has come; who has the lock keeps others from asking for it and from writing it.
+    Made(Material, Option<File>),
     /// Somebody else has brought it in the very moment.
     ByOthers,
     /// Somebody else asks for it.
@@ -180,7 +214,7 @@ enum Renewed {
 
 /// Has a certificate made, unless somebody else does; see K4.
 async fn renew(order: &Order, advice: &Advice) -> Result<Renewed, IssueError> {
-    let _lock = match order.issuer().store().map(|store| store.lock(&order.file_name())) {
+    let lock = match order.issuer().store().map(|store| store.lock(&order.file_name())) {
         None => None,
         Some(Ok(Some(lock))) => {
             // The one who had it before may have been quick.
@@ -207,16 +241,16 @@ async fn renew(order: &Order, advice: &Advice) -> Result<Renewed, IssueError> {
         }
         issued => issued,
     };
-    issued.map(Renewed::Made)
+    issued.map(|next| Renewed::Made(next, lock))
 }
 
 /// When a certificate is to be replaced, in seconds since 1970; see K2.
-fn due(current: &Material, advice: &Advice) -> i64 {
+fn due(current: &Arc<Material>, advice: &Advice) -> i64 {
     let Some((from, to)) = current.times().filter(|_| !current.is_provisional) else { return 0 };
     let usual = from + (to - from) / 3 * 2;
     match advice.renew {
-        // Advice to wait until it is too late is none.
-        Some((at, _)) if at < to => at,
+        // Advice to wait until it is too late is none, and so is that for another certificate.
+        Some((at, _)) if at < to && advice.is_for(current) => at,
         _ => usual,
     }
 }
@@ -283,6 +317,7 @@ fn until(material: &Material) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{key::KeyType, order};
 
     #[test]
     fn pauses_after_failures_grow_to_a_limit() {
@@ -297,6 +332,29 @@ mod tests {
             (this < 3600).then_some(this)
         });
         assert_eq!(refused.count(), 5);
+    }
+
+    fn material() -> Arc<Material> {
+        let key = KeyType::P256.generate().expect("a key");
+        let mut params = order::params(&["one.test".to_owned()]).expect("a name");
+        params.not_before = rcgen::date_time_ymd(2026, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2026, 4, 1);
+        let certificate = params.self_signed(&key).expect("signed");
+        Arc::new(Material::of_pem(certificate.pem(), key.serialize_pem()).expect("a certificate and its key"))
+    }
+
+    #[test]
+    fn advice_is_for_one_certificate() {
+        const DAY: i64 = 86_400;
+        let [first, second] = [(); 2].map(|()| material());
+        let (from, to) = first.times().expect("times");
+        assert_eq!(to - from, 90 * DAY);
+        let advice = |at: i64| Advice { subject: Some(first.clone()), renew: Some((at, (at, at + DAY))), ask: 0 };
+        assert_eq!(due(&first, &Advice::default()), from + 60 * DAY);
+        assert_eq!(due(&first, &advice(from + DAY)), from + DAY);
+        // One that another process has brought meanwhile, and advice that comes too late.
+        assert_eq!(due(&second, &advice(from + DAY)), from + 60 * DAY);
+        assert_eq!(due(&first, &advice(to)), from + 60 * DAY);
     }
 
     #[test]

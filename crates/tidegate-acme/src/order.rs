@@ -159,11 +159,18 @@ impl Order {
 
     /// Writes what could not be written before, the account too: a disk that was full may have room now. Answers whether nothing is left.
     pub(crate) fn write_again(&self) -> bool {
-        if self.is_unwritten.load(Ordering::Relaxed) && self.write(&self.managed.current()).is_ok() {
+        if self.is_unwritten.load(Ordering::Relaxed) && self.write_alone().is_ok() {
             self.is_unwritten.store(false, Ordering::Relaxed);
             note(Level::Notice, format_args!("the certificate for {self} is kept now"));
         }
         self.issuer.write_again() && !self.is_unwritten.load(Ordering::Relaxed)
+    }
+
+    /// Writes the certificate of the moment, unless another process is about to: what is not whole yet has the same name.
+    fn write_alone(&self) -> io::Result<()> {
+        let Some(store) = self.issuer.store() else { return Ok(()) };
+        let Some(_lock) = store.lock(&self.file_name())? else { return Err(io::ErrorKind::WouldBlock.into()) };
+        self.write(&self.managed.current())
     }
 
     fn write(&self, material: &Material) -> io::Result<()> {
@@ -256,8 +263,10 @@ mod tests {
         assert!(order.write_again());
         let stored = std::fs::read_to_string(order.path().expect("a directory")).expect("a file");
         assert!(stored.ends_with(&order.managed().current().chain));
-        let names: Vec<_> =
+        let mut names: Vec<_> =
             std::fs::read_dir(&directory).expect("a directory").map(|e| e.expect("read").file_name()).collect();
+        // Locks stay.
+        names.retain(|name| !name.to_string_lossy().starts_with('.'));
         assert_eq!(names.len(), 2, "the certificate and the account: {names:?}");
         std::fs::remove_dir_all(directory).expect("removed");
     }

@@ -19,7 +19,27 @@ const RESETS_MAX: u32 = 256;
 /// is more. Source: nginx, `ngx_http_v2_state_headers`, "client sent too many refused streams".
 const REFUSALS_MAX: usize = 100;
 
-/// What a connection has brought so far.
+/// What went out since that was last counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Outgoing {
+    total_bytes: u64,
+    content_bytes: u64,
+    answers: u32,
+}
+
+impl Outgoing {
+    /// Adds a frame of a response.
+    pub(super) fn add_frame(&mut self, payload_bytes: u64) {
+        self.total_bytes += HEADER_BYTES as u64 + payload_bytes;
+        self.content_bytes += payload_bytes;
+    }
+    /// Adds the end of a response that its client has let come.
+    pub(super) fn add_answer(&mut self) {
+        self.answers += 1;
+    }
+}
+
+/// What a connection has brought so far, in both directions: who is sent much has much to give leave for.
 #[derive(Debug, Default)]
 pub(super) struct Flood {
     total_bytes: u64,
@@ -43,10 +63,13 @@ impl Flood {
     pub(super) fn count_reset(&mut self) {
         self.resets += 1;
     }
-    /// Counts a request that was answered.
-    pub(super) fn count_answer(&mut self) {
-        self.resets = self.resets.saturating_sub(1);
-        self.refusals = self.refusals.saturating_sub(1);
+    /// Counts what went out.
+    pub(super) fn count_outgoing(&mut self, outgoing: Outgoing) {
+        let Outgoing { total_bytes, content_bytes, answers } = outgoing;
+        self.total_bytes += total_bytes;
+        self.content_bytes += content_bytes;
+        self.resets = self.resets.saturating_sub(answers);
+        self.refusals = self.refusals.saturating_sub(answers as usize);
     }
     /// Counts a stream that there was no place for.
     pub(super) fn count_refusal(&mut self) {
@@ -84,12 +107,37 @@ mod tests {
         assert_eq!(fair.verdict(), None);
     }
 
+    const ANSWER: Outgoing = Outgoing { total_bytes: 0, content_bytes: 0, answers: 1 };
+
+    #[test]
+    fn who_is_sent_much_may_give_leave_for_it() {
+        let mut flood = Flood::default();
+        // A frame that gives leave for the next 4 KB.
+        for _ in 0..2_000_000 {
+            flood.count_frame(4, 0);
+            let mut outgoing = Outgoing::default();
+            outgoing.add_frame(4096);
+            flood.count_outgoing(outgoing);
+        }
+        assert_eq!(flood.verdict(), None);
+        // One that gives leave for a byte.
+        let mut flood = Flood::default();
+        let frames = (1..2_000_000).find(|_| {
+            flood.count_frame(4, 0);
+            let mut outgoing = Outgoing::default();
+            outgoing.add_frame(1);
+            flood.count_outgoing(outgoing);
+            flood.verdict().is_some()
+        });
+        assert!(frames.is_some());
+    }
+
     #[test]
     fn refusals_end() {
         for (streams_max, expected) in [(1, REFUSALS_MAX), (128, 128)] {
             let mut flood = Flood::new(streams_max);
             flood.count_refusal();
-            flood.count_answer();
+            flood.count_outgoing(ANSWER);
             for _ in 0..expected {
                 flood.count_refusal();
                 assert_eq!(flood.verdict(), None);
@@ -104,7 +152,7 @@ mod tests {
         let mut flood = Flood::default();
         for _ in 0..10_000 {
             flood.count_reset();
-            flood.count_answer();
+            flood.count_outgoing(ANSWER);
         }
         for _ in 0..RESETS_MAX {
             flood.count_reset();

@@ -183,6 +183,7 @@ impl Input {
             // Extensions (section 4.1).
             _ => {}
         }
+        self.flood.count_outgoing(self.mux.take_outgoing());
         match self.flood.verdict() {
             Some(text) => Err(fault(ErrorCode::EnhanceYourCalm, text)),
             None => Ok(Some(HEADER_BYTES + header.len)),
@@ -396,11 +397,6 @@ impl Input {
             self.flood.count_reset();
             COUNTERS.http2_resets.fetch_add(1, Relaxed);
         }
-    }
-
-    /// Takes note that a request was answered at once.
-    pub(super) fn note_answer(&mut self) {
-        self.flood.count_answer();
     }
 
     /// Takes note that there was no place for a stream.

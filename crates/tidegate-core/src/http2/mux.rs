@@ -16,11 +16,12 @@ use tidegate_http::{
 };
 
 use super::{
+    flood::Outgoing,
     line::Line,
     linger::Lingering,
     stream::{Stream, Turn},
 };
-use crate::{connection::Connection, http2_settings::Conf};
+use crate::{clock, connection::Connection, http2_settings::Conf};
 
 /// Frames that wait for the socket; streams queue no more beyond that. Large enough for one write to be worth its
 /// call, small enough for a stream that becomes ready to be heard soon.
@@ -70,6 +71,10 @@ pub(crate) struct Mux {
     growth_left: Cell<i64>,
     /// The longest payload that the client takes.
     pub(super) frame_bytes_max: Cell<usize>,
+    /// What the streams have queued on the connection and nobody has counted.
+    outgoing: Cell<Outgoing>,
+    /// When they last queued a part of a body, in milliseconds.
+    moved_ms: Cell<u64>,
     /// Streams that were ended before the client had said all, the last ones.
     cut: RefCell<VecDeque<u32>>,
     /// Streams of which nothing but the rest of the client's request is to come.
@@ -94,6 +99,8 @@ impl Mux {
             receive_window: conf.body_preread_bytes(),
             growth_left: Cell::new(WINDOW_GROWTH_BYTES_MAX),
             frame_bytes_max: Cell::new(FRAME_BYTES_MAX),
+            outgoing: Cell::default(),
+            moved_ms: Cell::new(clock::steady_ms()),
             cut: RefCell::default(),
             lingering: RefCell::new(Lingering::new(&conn.default_level().core.keepalive)),
             has_sent_block: Cell::new(false),
@@ -162,9 +169,51 @@ impl Mux {
     pub(super) fn widen(&self, window: &Cell<i64>) -> i64 {
         widen(window, &self.growth_left)
     }
-    /// Whether a response waits whose request has ended.
-    pub(super) fn has_leftovers(&self) -> bool {
-        self.streams.borrow().iter().any(|stream| stream.done.get())
+    /// Takes note of a head that a stream has queued.
+    pub(super) fn note_head(&self, bytes: u64) {
+        let mut outgoing = self.outgoing.get();
+        outgoing.add_frame(bytes);
+        self.outgoing.set(outgoing);
+    }
+    /// Takes note of a part of a body.
+    pub(super) fn note_body(&self, bytes: u64, now_ms: u64) {
+        self.note_head(bytes);
+        self.moved_ms.set(now_ms);
+    }
+    /// Takes note that all of a response is queued.
+    pub(super) fn note_answer(&self) {
+        let mut outgoing = self.outgoing.get();
+        outgoing.add_answer();
+        self.outgoing.set(outgoing);
+    }
+    /// What was queued since the last call.
+    pub(super) fn take_outgoing(&self) -> Outgoing {
+        self.outgoing.take()
+    }
+
+    /// Since when a response has waited for leave whose request has ended, in milliseconds; `None` for all others: a request that goes on looks at
+    /// the time itself. One whose own window is open is not the one to blame while others use up that of the connection.
+    fn waits_since(&self, stream: &Stream) -> Option<u64> {
+        let since_ms = stream.moved_ms.get();
+        let is_behind = stream.send_window.get() > 0;
+        let waits = stream.done.get() && !stream.end_queued.get();
+        waits.then(|| if is_behind { since_ms.max(self.moved_ms.get()) } else { since_ms })
+    }
+    /// When the first of these responses has waited for `limit_ms`.
+    pub(super) fn stall_ms(&self, limit_ms: u64) -> Option<u64> {
+        let streams = self.streams.borrow();
+        streams.iter().filter_map(|stream| self.waits_since(stream)).min().map(|since_ms| since_ms + limit_ms)
+    }
+    /// Gives up those that have waited for `limit_ms`; answers how many.
+    pub(super) fn cut_stalled(&self, now_ms: u64, limit_ms: u64) -> usize {
+        let is_stalled =
+            |stream: &&Rc<Stream>| self.waits_since(stream).is_some_and(|since_ms| since_ms + limit_ms <= now_ms);
+        let stalled: Vec<Rc<Stream>> = self.streams.borrow().iter().filter(is_stalled).cloned().collect();
+        for stream in &stalled {
+            stream.abort(ErrorCode::Cancel);
+            self.remove_if_over(stream);
+        }
+        stalled.len()
     }
     /// Calls `visit` with each stream.
     pub(super) fn for_each(&self, mut visit: impl FnMut(&Rc<Stream>)) {

@@ -89,9 +89,7 @@ pub(super) fn open(
             refuse(&stream, req, worker, bad.status());
         }
     }
-    if stream.done.get() && !stream.is_broken() {
-        input.note_answer();
-    }
+    input.head.release();
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use tidegate_http::http2::{
     ErrorCode, FRAME_BYTES_MAX, HEADER_BYTES, PREFACE, STREAM_MAX, WINDOW_BYTES, WINDOW_BYTES_MAX, kind, setting,
     write_frame, write_window_update,
 };
-use tidegate_net::{counters::COUNTERS, session::Wait};
+use tidegate_net::{buffers, counters::COUNTERS, session::Wait};
 
 use super::{
     input::{FAREWELL_PING, Farewell, Fault, Input},
@@ -25,6 +25,9 @@ use crate::{
 /// Output up to which frames are read. Each frame is answered by a few bytes at most; a client that does not read the
 /// answers has to wait.
 const UNREAD_BYTES_MAX: u64 = 128 << 10;
+
+/// Capacity of a buffer that a connection without streams keeps: it may be idle for long.
+const IDLE_BUFFER_BYTES_MAX: usize = 4 << 10;
 
 /// How long a client has to answer that it has heard of the end, in milliseconds. Streams that it begins until then are
 /// served.
@@ -60,6 +63,7 @@ pub(crate) async fn serve(conn: &Rc<Connection>, worker: &Rc<Worker>) {
         quiet_since_ms: now_ms,
         moved_ms: now_ms,
         coming_head: None,
+        stall_ms: None,
         farewell_until_ms: 0,
         is_wanted_gone: false,
     };
@@ -88,6 +92,18 @@ fn announce(conn: &Connection, conf: &Conf, mux: &Mux) {
     write_window_update(0, (WINDOW_BYTES_MAX - WINDOW_BYTES) as u32, out);
 }
 
+/// Gives large buffers back that nothing is in.
+fn give_back(conn: &Connection) {
+    let mut input = conn.input.borrow_mut();
+    if input.is_empty() && input.capacity() > IDLE_BUFFER_BYTES_MAX {
+        buffers::give(std::mem::take(&mut *input));
+    }
+    let mut output = conn.output.borrow_mut();
+    if output.is_empty() && output.buf.capacity() > IDLE_BUFFER_BYTES_MAX {
+        buffers::give(std::mem::take(&mut output.buf));
+    }
+}
+
 /// Why a connection ends.
 enum End {
     /// The client breaks the rules.
@@ -107,6 +123,8 @@ struct Serving<'a> {
     moved_ms: u64,
     /// The stream of a head that is coming, and since when, in milliseconds.
     coming_head: Option<(u32, u64)>,
+    /// When the first response has waited in vain for too long, in milliseconds.
+    stall_ms: Option<u64>,
     /// Until when the client has time to hear of the end.
     farewell_until_ms: u64,
     /// Its place is wanted for others.
@@ -117,7 +135,9 @@ impl Serving<'_> {
     /// Serves until the end; an error says why that is no good one.
     async fn run(&mut self) -> Result<(), End> {
         loop {
-            self.take_frames().map_err(End::Fault)?;
+            let opened = self.input.last_stream;
+            let has_more = self.take_frames().map_err(End::Fault)?;
+            let has_opened = self.input.last_stream != opened;
             self.look_at_time();
             let before = self.unsent();
             let sent = self.input.mux.send_now().map_err(|_| End::Gone)?;
@@ -129,15 +149,18 @@ impl Serving<'_> {
             if self.unsent() < before || before == 0 {
                 self.moved_ms = now_ms;
             }
-            if self.input.mux.count() > 0 {
+            // A stream may have come and gone in the same moment.
+            if self.input.mux.count() > 0 || has_opened {
                 self.quiet_since_ms = now_ms;
-            } else if self.input.farewell == Farewell::Final && self.unsent() == 0 {
+            }
+            if self.input.mux.count() == 0 && self.input.farewell == Farewell::Final && self.unsent() == 0 {
                 return Ok(());
             }
-            if sent == Sent::TurnOver {
-                tokio::task::yield_now().await;
-            } else {
-                self.wait().await?;
+            match sent {
+                Sent::TurnOver => tokio::task::yield_now().await,
+                // Frames are there whose answers find room now: nothing else may come.
+                Sent::All if has_more => {}
+                Sent::All | Sent::Blocked => self.wait().await?,
             }
             clock::update();
         }
@@ -148,6 +171,9 @@ impl Serving<'_> {
         let Input { mux, .. } = &self.input;
         let now_ms = clock::steady_ms();
         mux.cut_late(now_ms);
+        if self.stall_ms.is_some_and(|stall_ms| stall_ms <= now_ms) && self.unsent() == 0 {
+            self.cut_stalled(now_ms);
+        }
         self.look_at_head(now_ms);
         let Input { farewell, .. } = &self.input;
         let is_over = *farewell == Farewell::Announced && now_ms >= self.farewell_until_ms;
@@ -157,6 +183,15 @@ impl Serving<'_> {
         if self.input.farewell == Farewell::Final && self.input.mux.count() == 0 {
             // The connection lingers in their place.
             self.input.mux.cut_late(u64::MAX);
+        }
+    }
+
+    /// Gives up responses for which the client gives no leave: the streams beside them go on.
+    fn cut_stalled(&mut self, now_ms: u64) {
+        let limit_ms = self.input.mux.conn.default_level().core.http.send_timeout_ms();
+        for _ in 0..self.input.mux.cut_stalled(now_ms, limit_ms) {
+            self.input
+                .note(format_args!("client timed out (110: Connection timed out) while sending response to client"));
         }
     }
 
@@ -185,18 +220,18 @@ impl Serving<'_> {
         self.input.mux.conn.unsent_bytes()
     }
 
-    /// Takes the frames that have come, as long as their answers find room.
-    fn take_frames(&mut self) -> Result<(), Fault> {
+    /// Takes the frames that have come, as long as their answers find room. Answers whether some may be left.
+    fn take_frames(&mut self) -> Result<bool, Fault> {
         let conn = self.input.mux.conn.clone();
         let mut bytes = conn.input.take();
         let mut used = 0;
         let taken = loop {
             if conn.output.borrow().len() > UNREAD_BYTES_MAX {
-                break Ok(());
+                break Ok(true);
             }
             match self.input.take_frame(&bytes[used..], self.worker) {
                 Ok(Some(len)) => used += len,
-                Ok(None) => break Ok(()),
+                Ok(None) => break Ok(false),
                 Err(fault) => break Err(fault),
             }
         };
@@ -212,6 +247,9 @@ impl Serving<'_> {
     async fn wait(&mut self) -> Result<(), End> {
         let conn = self.input.mux.conn.clone();
         let timeout_ms = self.timeout_ms()?;
+        if self.input.mux.count() == 0 {
+            give_back(&conn);
+        }
         if self.input.farewell == Farewell::None {
             conn.await_frames(self.input.mux.count() == 0);
         } else {
@@ -278,7 +316,12 @@ impl Serving<'_> {
         }
         let farewell_ms = (self.input.farewell == Farewell::Announced).then_some(self.farewell_until_ms);
         let lingering_ms = self.input.mux.lingering.borrow().deadline_ms();
-        let first_ms = [deadline_ms, self.head_deadline_ms(), farewell_ms, lingering_ms].into_iter().flatten().min();
+        let send_timeout_ms = self.input.mux.conn.default_level().core.http.send_timeout_ms();
+        // While the socket takes nothing, that is to blame.
+        let may_stall = send_timeout_ms > 0 && self.unsent() == 0;
+        self.stall_ms = may_stall.then(|| self.input.mux.stall_ms(send_timeout_ms)).flatten();
+        let times_ms = [deadline_ms, self.head_deadline_ms(), farewell_ms, lingering_ms, self.stall_ms];
+        let first_ms = times_ms.into_iter().flatten().min();
         Ok(first_ms.map_or(0, |first_ms| first_ms.saturating_sub(now_ms).max(1)))
     }
 
@@ -294,8 +337,6 @@ impl Serving<'_> {
             (self.quiet_since_ms, core.http.client_header_timeout_ms())
         } else if mux.count() == 0 {
             (self.quiet_since_ms, core.keepalive.timeout_ms().max(1))
-        } else if mux.has_leftovers() {
-            (self.moved_ms, core.http.send_timeout_ms())
         } else {
             self.moved_ms = now_ms;
             return None;

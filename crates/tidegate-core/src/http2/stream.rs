@@ -65,6 +65,8 @@ pub struct Stream {
     broken: Cell<bool>,
     /// The request has ended.
     pub(super) done: Cell<bool>,
+    /// When it ended, or a part of the body was last queued on the connection, in milliseconds.
+    pub(super) moved_ms: Cell<u64>,
     /// Those who wait for anything to happen.
     waiting: RefCell<SmallVec<[Waker; 2]>>,
 }
@@ -107,6 +109,7 @@ impl Stream {
             timed_out: Cell::new(false),
             broken: Cell::new(false),
             done: Cell::new(false),
+            moved_ms: Cell::new(0),
             waiting: RefCell::default(),
         })
     }
@@ -195,6 +198,7 @@ impl Stream {
     /// The request has ended: resets the stream if the response is not whole.
     pub(super) fn note_done(&self) {
         self.done.set(true);
+        self.moved_ms.set(clock::steady_ms());
         if !self.ended.get() {
             self.abort(ErrorCode::InternalError);
         }
@@ -220,6 +224,7 @@ impl Stream {
             let is_all = self.ended.get() && output.is_empty() && !has_trailers;
             self.mux.begin_block(&mut head);
             write_block(self.id, is_all, &head, &mut out.buf);
+            self.mux.note_head(head.len() as u64);
             *head = Vec::new();
             if is_all {
                 return self.note_end();
@@ -239,6 +244,8 @@ impl Stream {
             output.move_to(out, len);
             self.send_window.set(self.send_window.get() - len as i64);
             self.mux.send_window.set(self.mux.send_window.get() - len as i64);
+            self.moved_ms.set(clock::steady_ms());
+            self.mux.note_body(len, self.moved_ms.get());
             self.wake();
             if is_last {
                 return self.note_end();
@@ -260,6 +267,7 @@ impl Stream {
 
     fn note_end(&self) -> Turn {
         self.end_queued.set(true);
+        self.mux.note_answer();
         self.wake();
         Turn::Over
     }

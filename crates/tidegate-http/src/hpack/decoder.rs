@@ -11,6 +11,9 @@ const FIELD_BYTES: usize = 32;
 /// How large a client may make its table, in bytes: what SETTINGS_HEADER_TABLE_SIZE is by default.
 const TABLE_BYTES_MAX: u32 = 4096;
 
+/// Capacity of a buffer for strings that is kept between blocks: few are longer.
+const KEPT_BYTES_MAX: usize = 4 << 10;
+
 /// Reads the blocks of one connection, in their order.
 #[derive(Debug)]
 pub struct Decoder {
@@ -85,6 +88,11 @@ impl Decoder {
                 // Made before others go: the name may be one of theirs.
                 let entry = Entry::new(name, value);
                 table.add(entry);
+            }
+        }
+        for buf in [name_buf, value_buf] {
+            if buf.capacity() > KEPT_BYTES_MAX {
+                *buf = Vec::new();
             }
         }
         Ok(())
@@ -197,6 +205,20 @@ mod tests {
         assert_eq!(fields(101 * 1033), (101, Ok(())));
         assert_eq!(fields(101 * 1033 - 1), (100, Err(BadBlock::TooLarge)));
         assert_eq!(fields(10 * 1033), (10, Err(BadBlock::TooLarge)));
+    }
+
+    #[test]
+    fn long_strings_are_not_remembered() {
+        let mut decoder = Decoder::default();
+        // 7-bit length of 5001 bytes that stand for 8001 zeros of five bits each, and ones behind them.
+        let mut block = b"\x00\x01a\xff\x8a\x26".to_vec();
+        block.extend([0; 5000]);
+        block.push(0x07);
+        let mut len = 0;
+        decoder.decode(&block, |_, value| len = value.len()).expect("a field");
+        assert_eq!((len, decoder.value.capacity()), (8001, 0));
+        decode(&mut decoder, b"\x00\x01a\x81\x07").expect("a field");
+        assert!(decoder.value.capacity() > 0, "what is small stays");
     }
 
     #[test]

@@ -47,6 +47,9 @@ pub struct HeadText {
     bytes_max: usize,
 }
 
+/// Capacity of a buffer that is kept between heads. Few heads need more, and a connection may be idle for long behind one.
+const KEPT_BYTES_MAX: usize = 4 << 10;
+
 /// Which pseudo-headers there were, and whether the other fields have begun.
 #[derive(Debug, Default)]
 struct Seen {
@@ -85,6 +88,16 @@ impl HeadText {
         *priority = None;
         // One byte more than is accepted is enough to be refused.
         *bytes_max = limits.head_bytes_max() + 1;
+    }
+
+    /// Gives the memory back that a long head has taken, when nobody wants its text any more.
+    pub fn release(&mut self) {
+        let HeadText { method, scheme, path, authority, lines, cookie, text, protocol, .. } = self;
+        for buf in [method, scheme, path, authority, lines, cookie, text, protocol] {
+            if buf.capacity() > KEPT_BYTES_MAX {
+                *buf = Vec::new();
+            }
+        }
     }
 
     /// Takes a field.
@@ -446,5 +459,9 @@ mod tests {
         head.finish().expect("a head");
         let len = head.text().len();
         assert!(len > max && len < 2 * max + 3 * 4000);
+        // It is not remembered.
+        head.release();
+        assert_eq!((head.text.capacity(), head.lines.capacity(), head.cookie.capacity()), (0, 0, 0));
+        assert!(head.path.capacity() > 0, "what is small stays");
     }
 }

@@ -1,0 +1,152 @@
+//! HTTP/2: clients that stay for long, take much, give no leave, or change their minds.
+
+mod support;
+
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use support::Site;
+use support::http2::{Client, NO_WINDOW, head};
+use tidegate_http::http2::{ErrorCode, STREAM_MAX, flag, kind, setting, write_frame, write_window_update};
+
+const LOCATIONS: &str = "
+    http2 on;
+    location = / { return 204; }
+    location = /file { alias file; }
+    location = /late { content_by_lua_block { ngx.sleep(0.001) ngx.exit(204) } }
+    location = /hangs { content_by_lua_block {
+        local file repeat ngx.sleep(0.001) file = io.open(ngx.config.prefix() .. 'go') until file
+        file:close() ngx.say('at last') } }
+";
+
+/// A site with a file of so many bytes.
+fn site(server: &str, file_bytes: usize) -> Site {
+    let mut site = Site::new("", &format!("{server} {LOCATIONS}"));
+    std::fs::write(site.dir.join("file"), vec![b'f'; file_bytes]).expect("written");
+    site.start();
+    site
+}
+
+/// Has a request answered that needs no window.
+#[track_caller]
+fn check_goes_on(client: &mut Client<TcpStream>, stream: u32) {
+    client.get(stream, "/");
+    let answer = client.answer(stream);
+    assert!(answer.head.starts_with(":status: 204\n"), "{answer:?}");
+}
+
+#[test]
+fn a_connection_lasts_as_long_as_requests_come() {
+    let mut site = site("keepalive_timeout 1s;", 1);
+    let mut client = Client::new(site.port);
+    let begin = Instant::now();
+    let mut stream = 1;
+    // Each is answered in the moment in which it comes.
+    while begin.elapsed() < Duration::from_secs(3) {
+        check_goes_on(&mut client, stream);
+        stream += 2;
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    // Questions are no requests.
+    let begin = Instant::now();
+    let goodbye = loop {
+        // It may have ended.
+        let _ = client.try_send(b"\0\0\x08\x06\0\0\0\0\0question");
+        match client.frame() {
+            Some(frame) if frame.header.kind != kind::GOAWAY => std::thread::sleep(Duration::from_millis(20)),
+            other => break other,
+        }
+        assert!(begin.elapsed() < Duration::from_secs(30), "it ends");
+    };
+    assert_eq!(goodbye.map(|frame| frame.payload[4..].to_vec()), Some(vec![0; 4]));
+    site.quit();
+}
+
+#[test]
+fn who_takes_much_may_give_much_leave() {
+    let mut site = site("", 1 << 20);
+    let mut client = Client::with_settings(site.port, &[(setting::INITIAL_WINDOW_SIZE, STREAM_MAX)]);
+    let mut out = Vec::new();
+    write_window_update(0, 1 << 30, &mut out);
+    client.send_bytes(&out);
+    out.clear();
+    for _ in 0..1000 {
+        write_window_update(0, 1, &mut out);
+    }
+    // Some ten megabytes of such frames for eight of a body: alone they would be too many.
+    for number in 0..8 {
+        for _ in 0..100 {
+            client.send_bytes(&out);
+        }
+        client.get(2 * number + 1, "/file");
+        assert_eq!(client.answer(2 * number + 1).body.len(), 1 << 20);
+    }
+    check_goes_on(&mut client, 17);
+    site.quit();
+}
+
+#[test]
+fn requests_that_are_answered_later_pay_too() {
+    let mut site = site("", 1 << 20);
+    let mut client = Client::with_settings(site.port, &[NO_WINDOW]);
+    for number in 0..300 {
+        let stream = 4 * number + 1;
+        client.get(stream, "/file");
+        client.send(kind::RST_STREAM, 0, stream, &8u32.to_be_bytes());
+        client.get(stream + 2, "/late");
+        let answer = client.answer(stream + 2);
+        assert!(answer.head.starts_with(":status: 204\n"), "{answer:?}");
+    }
+    check_goes_on(&mut client, 4 * 300 + 1);
+    site.quit();
+}
+
+#[test]
+fn quick_answers_do_not_pay_for_requests_that_are_taken_back() {
+    let mut site = site("keepalive_requests 10000;", 1);
+    let mut client = Client::new(site.port);
+    let mut frames = Vec::new();
+    for number in 0..2000u32 {
+        let stream = 2 * number + 1;
+        frames.extend(head(stream, "GET", "/", &[], true));
+        write_frame(kind::RST_STREAM, 0, stream, &8u32.to_be_bytes(), &mut frames);
+    }
+    // The server may have heard enough.
+    let _ = client.try_send(&frames);
+    assert_eq!(client.goaway(), ErrorCode::EnhanceYourCalm as u32);
+    site.quit();
+}
+
+#[test]
+fn who_gives_no_leave_loses_what_waits_and_nothing_else() {
+    // 60,000 bytes that are there at once.
+    let text = format!("set $a {}; set $b $a$a$a$a$a$a$a$a$a$a; set $c $b$b$b$b$b$b$b$b$b$b;", "x".repeat(100));
+    let body = format!("location = /body {{ {text} return 200 $c$c$c$c$c$c; }}");
+    let mut site = site(&format!("send_timeout 500ms; {body}"), 1);
+    let mut client = Client::new(site.port);
+    client.get(1, "/hangs");
+    // The window of the connection is large enough for each of them, and not for both.
+    client.send_bytes(&[head(3, "GET", "/body", &[], true), head(5, "GET", "/body", &[], true)].concat());
+    let begin = Instant::now();
+    let mut resets = Vec::new();
+    while resets.len() < 2 {
+        // Whoever says something all the time has no more time for that.
+        client.send(kind::PING, 0, 0, b"question");
+        let frame = client.frame().expect("the connection goes on");
+        if frame.header.kind == kind::RST_STREAM {
+            resets.push((frame.header.stream, frame.payload));
+        }
+        assert!(!frame.header.has(flag::END_STREAM) || frame.header.kind != kind::DATA, "a whole body fits no window");
+        assert!(begin.elapsed() < Duration::from_secs(30), "{resets:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let cancel = (ErrorCode::Cancel as u32).to_be_bytes().to_vec();
+    assert_eq!(resets, [(3, cancel.clone()), (5, cancel)]);
+    check_goes_on(&mut client, 7);
+    let mut out = Vec::new();
+    write_window_update(0, 1 << 20, &mut out);
+    client.send_bytes(&out);
+    std::fs::write(site.dir.join("go"), "").expect("written");
+    assert_eq!(client.answer(1).text(), "at last\n");
+    site.quit();
+}
