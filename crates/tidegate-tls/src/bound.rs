@@ -1,5 +1,8 @@
-//! Sessions that are resumed only where clients are asked for the same certificates as in the handshake that made them: who was not asked, or knew of
-//! none that would do, could else never show one.
+//! Sessions that are resumed only where the same certificates are shown, and asked for, as in the handshake that made them.
+//!
+//! Whoever resumes a session sees no certificate. Somebody on the way who leads a client to another address of the machine, with another site, could make
+//! it take that site for the one that it has asked for; all servers have the same keys of tickets. And a client that was not asked for a certificate, or
+//! knew of none that would do, could else never show one.
 //!
 //! Source: nginx, `ngx_ssl_session_id_context`.
 
@@ -8,31 +11,32 @@ use std::sync::Arc;
 use aws_lc_rs::digest;
 use rustls::{
     ServerConfig,
-    pki_types::CertificateDer,
     server::{ProducesTickets, StoresServerSessions},
 };
 
 const CONTEXT_BYTES: usize = 8;
 
-/// What clients are asked for.
+/// What a server shows, and what clients are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Context([u8; CONTEXT_BYTES]);
 
 impl Context {
-    /// Clients are asked for nothing.
-    pub const NOTHING: Self = Context([0; CONTEXT_BYTES]);
-
-    /// They are asked in this way for certificates of these authorities.
-    pub fn asked(way: u8, authorities: &[CertificateDer<'_>]) -> Self {
+    /// Of certificates, each by its bytes, or by a name where the bytes come later. Clients are asked for nothing.
+    pub fn of<'c>(certificates: impl IntoIterator<Item = &'c [u8]>) -> Self {
         let mut hash = digest::Context::new(&digest::SHA256);
-        hash.update(&[way]);
-        for authority in authorities {
-            hash.update(&authority.len().to_be_bytes());
-            hash.update(authority);
+        for certificate in certificates {
+            hash.update(&certificate.len().to_be_bytes());
+            hash.update(certificate);
         }
         let mut context = [0; CONTEXT_BYTES];
         context.copy_from_slice(&hash.finish().as_ref()[..CONTEXT_BYTES]);
         Context(context)
+    }
+
+    /// The same where clients are asked in this way for certificates of `authorities`.
+    #[must_use]
+    pub fn asked(self, way: u8, authorities: Self) -> Self {
+        Self::of([&self.0[..], &[way][..], &authorities.0[..]])
     }
 
     /// Binds the sessions and tickets that `unbound` makes, for a server or one handshake.
@@ -118,12 +122,14 @@ mod tests {
     #[test]
     fn sessions_stay_where_they_were_made() {
         let below = ServerSessionMemoryCache::new(10);
-        let authority = CertificateDer::from(b"authority".to_vec());
+        let of = |certificate: &'static str| Context::of([certificate.as_bytes()]);
         let contexts = [
-            Context::NOTHING,
-            Context::asked(1, &[]),
-            Context::asked(1, std::slice::from_ref(&authority)),
-            Context::asked(2, &[authority]),
+            of("one"),
+            of("two"),
+            of("one").asked(1, Context::of([])),
+            of("one").asked(1, of("authority")),
+            of("one").asked(2, of("authority")),
+            of("two").asked(2, of("authority")),
         ];
         let all = contexts.map(|context| Sessions { context, below: below.clone() });
         for (made, one) in all.iter().enumerate() {

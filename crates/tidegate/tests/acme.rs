@@ -375,6 +375,29 @@ fn accounts_belong_to_those_of_elsewhere() {
 }
 
 #[test]
+fn a_certificate_that_is_due_when_it_comes_is_asked_for_after_a_pause() {
+    let (mut site, port) = (Site::new("", ""), free_port());
+    let mut pebble = Pebble::new(&site, site.port, port);
+    pebble.shorten(2);
+    site.write_conf(&format!(
+        "{TELLING} http {{ {} server {{ listen 127.0.0.1:{}; return 200 ok; }}\n\
+         server {{ listen 127.0.0.1:{port} ssl; server_name one.test; acme_certificate test; return 200 ok;\n\
+         ssl_certificate $acme_certificate; ssl_certificate_key $acme_certificate_key; }} }}",
+        issuer(&pebble, "profile brief;"),
+        site.port
+    ));
+    pebble.start();
+    site.start();
+    let told = "the time of the certificate for one.test is over by the clock of this machine; next try in ";
+    site.wait_for_log(&format!("{told}10 s"));
+    // It would have come several times.
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    assert_eq!(site.log().matches("the certificate for one.test has come").count(), 1, "{}", site.log());
+    site.wait_for_log(&format!("{told}60 s"));
+    site.quit();
+}
+
+#[test]
 fn servers_share_a_directory() {
     let (mut site, mut other) = (Site::new("", ""), Site::new("", ""));
     let [port, other_port] = [(); 2].map(|()| free_port());

@@ -393,6 +393,42 @@ fn what_a_client_says_with_the_end_of_its_handshake_counts() {
 }
 
 #[test]
+fn a_session_is_resumed_only_where_the_same_certificate_is_shown() {
+    let (mut site, authority) = (Site::new("", ""), Authority::new());
+    let [port, other_site, same_certificate] = [(); 3].map(|()| free_port());
+    for name in ["one.test", "two.test"] {
+        authority.certify(&site, name);
+    }
+    let server = |port: u16, name: &str, certificate: &str| {
+        format!(
+            "server {{ listen 127.0.0.1:{port} ssl; server_name {name}; ssl_certificate {certificate}.crt;\n\
+             ssl_certificate_key {certificate}.key; return 200 '$ssl_session_reused'; }}\n"
+        )
+    };
+    for cache in ["", "ssl_session_tickets off; ssl_session_cache shared:tls:1m;"] {
+        site.write_conf(&format!(
+            "pid logs/nginx.pid; events {{ }} http {{ {cache} server {{ listen 127.0.0.1:{}; return 200 ok; }} {} {} {} }}",
+            site.port,
+            server(port, "one.test", "one.test"),
+            server(other_site, "two.test", "two.test"),
+            server(same_certificate, "three.test", "one.test"),
+        ));
+        site.start();
+        for version in [&TLS12, &TLS13] {
+            let client = authority.client(&[version]);
+            let at = |port: u16| secure(&client, connect(port).expect("the server accepts"), "one.test");
+            let answers = [port, port, same_certificate].map(|port| ask(&mut at(port), "GET / HTTP/1.0\r\n\r\n"));
+            let reused = answers.map(|answer| answer.ends_with("\r\n\r\nr"));
+            assert_eq!(reused, [false, true, true], "{cache}");
+            // Whoever is led to another site by somebody on the way learns that it is another one.
+            let error = at(other_site).write_all(b"GET / HTTP/1.0\r\n\r\n").expect_err("another certificate");
+            assert!(error.to_string().contains("certificate"), "{error}");
+        }
+        site.quit();
+    }
+}
+
+#[test]
 fn who_was_not_asked_for_a_certificate_is_asked_when_the_rules_change() {
     for version in [&TLS12, &TLS13] {
         let mut gate = Gate::start("");

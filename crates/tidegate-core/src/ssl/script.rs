@@ -100,8 +100,8 @@ struct Shown {
 struct ClientDemand {
     rules: ClientRules,
     verifier: Arc<dyn ClientCertVerifier>,
-    /// Where sessions may be resumed that are made under it.
-    context: Context,
+    /// The authorities whose names the client is told.
+    named: Context,
 }
 
 /// How a script asks, beside the ways that `ssl_verify_client` has.
@@ -238,8 +238,9 @@ impl Handshake {
 
     /// Asks the client for a certificate, and verifies that by `rules`; `named` are authorities whose names the client is told.
     pub fn demand(&self, rules: ClientRules, named: &[CertificateDer<'_>]) {
-        let context = Context::asked(WAY_OF_SCRIPTS, named);
-        *self.demand.borrow_mut() = Some(ClientDemand { rules, verifier: Arc::new(AnyClient::new(named)), context });
+        let verifier = Arc::new(AnyClient::new(named));
+        let named = Context::of(named.iter().map(|authority| &**authority));
+        *self.demand.borrow_mut() = Some(ClientDemand { rules, verifier, named });
     }
 
     /// Whether a script asks the client for a certificate.
@@ -319,7 +320,8 @@ impl Handshake {
             sessions
         });
         // Who was not asked for a certificate could show none in a handshake that resumes.
-        demand.as_ref().map_or(tls.context, |demand| demand.context).bind(&unbound, &mut config);
+        let asked = |demand: &ClientDemand| tls.context.asked(WAY_OF_SCRIPTS, demand.named);
+        demand.as_ref().map_or(tls.context, asked).bind(&unbound, &mut config);
         Ok(Settings { config: Arc::new(config), sessions })
     }
 }

@@ -257,7 +257,7 @@ fn build(
     };
     let stapled = status::staples(conf, &pairs, way, conf_dir, diagnostics)?;
     let staples = stapled.iter().map(|stapled| stapled.staple().clone()).collect();
-    let Clients { rules, verifier, context } = clients(inputs, conf, conf_dir, diagnostics)?;
+    let Clients { rules, verifier, context } = clients(inputs, conf, conf_dir, shown(inputs, &pairs), diagnostics)?;
     let cannot = |error: rustls::Error| Diagnostic::new(Severity::Emerg, None, format!("cannot speak TLS: {error}"));
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&inputs.versions.list())
@@ -387,6 +387,17 @@ fn pairs(
     conf.certificates.iter().zip(&conf.keys).map(pair).collect()
 }
 
+/// What tells the certificates that a server shows from those of others, as far as that is known now.
+///
+/// Source: nginx, `ngx_ssl_session_id_context`.
+fn shown(inputs: &Inputs, pairs: &[Arc<CertifiedKey>]) -> Context {
+    let leaves = pairs.iter().filter_map(|pair| pair.cert.first()).map(|leaf| &**leaf);
+    // Those that are read for each handshake, and the one that comes by itself, have names.
+    let named = inputs.pairs.iter().filter(|_| pairs.is_empty()).map(|(certificate, _)| certificate.as_slice());
+    let managed = inputs.managed.iter().map(|name| name.as_slice());
+    Context::of(leaves.chain(named).chain(managed))
+}
+
 /// What is wanted of clients.
 struct Clients {
     rules: Option<ClientRules>,
@@ -400,10 +411,11 @@ fn clients(
     inputs: &Inputs,
     conf: &Conf,
     conf_dir: &Path,
+    shown: Context,
     diagnostics: &mut Diagnostics,
 ) -> Result<Clients, Diagnostic> {
     if inputs.verify_client == VerifyClient::Off {
-        return Ok(Clients { rules: None, verifier: Arc::new(NoClientAuth), context: Context::NOTHING });
+        return Ok(Clients { rules: None, verifier: Arc::new(NoClientAuth), context: shown });
     }
     let mut load = |found: &Option<Located>| -> Result<Vec<CertificateDer<'static>>, Diagnostic> {
         let Some(found) = found else { return Ok(Vec::new()) };
@@ -430,7 +442,7 @@ fn clients(
         let span = conf.crl.as_ref().map(|found| found.span);
         Diagnostic::new(Severity::Emerg, span, format!("cannot use the lists of \"ssl_crl\": {error}"))
     })?;
-    let context = Context::asked(inputs.verify_client as u8, &named);
+    let context = shown.asked(inputs.verify_client as u8, Context::of(named.iter().map(|authority| &**authority)));
     Ok(Clients { rules: Some(rules), verifier: Arc::new(AnyClient::new(&named)), context })
 }
 
