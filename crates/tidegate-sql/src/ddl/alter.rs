@@ -457,8 +457,9 @@ fn rebuild(
     let dropped: Vec<&Column> =
         old.columns.iter().filter(|column| !new.columns.iter().any(|other| other.id == column.id)).collect();
     let must_copy = ruled || converted || rowid(old) != rowid(new) || keys || !simple;
-    if must_copy || !dropped.is_empty() && physical::is_copied_sooner(conn, catalog, old)? {
-        return copy_rows(core, conn, schema, old, new);
+    let way = physical::Interim::of(conn, catalog, old)?;
+    if must_copy || way.is_sooner(conn, catalog, old, &added, &dropped)? {
+        return copy_rows(core, conn, schema, way, old, new);
     }
     for index in &old.indexes {
         let same = new
@@ -514,11 +515,18 @@ fn create_index(conn: &Conn, table: &Table, index: &Index, sql: &str) -> Res<()>
 }
 
 /// Copies all rows into a table of the new definition, which takes the old one's name.
-fn copy_rows(core: &Core, conn: &mut Conn, schema: &Arc<Schema>, old: &Table, new: &mut Table) -> Res<u64> {
+fn copy_rows(
+    core: &Core,
+    conn: &mut Conn,
+    schema: &Arc<Schema>,
+    way: physical::Interim,
+    old: &Table,
+    new: &mut Table,
+) -> Res<u64> {
     // The copy takes the old table's number in the end, so that foreign keys of others go on meaning it. They are not checked
     // while definitions change (`change`), so nothing happens to their rows when the old table goes.
     let copy_id = next_table_id(conn)?;
-    conn.execute(&new.create_sql_as(copy_id)).map_err(internal)?;
+    way.create(conn, &new.create_sql_as(copy_id))?;
     let to = TargetTable::of(&session_of(core, schema), schema, &Arc::new(Table { id: copy_id, ..copy(new) }))?;
     let origin = |column: &Column| match old.columns.iter().position(|known| known.id == column.id) {
         _ if column.generated.is_some() => Origin::Default,
@@ -537,7 +545,7 @@ fn copy_rows(core: &Core, conn: &mut Conn, schema: &Arc<Schema>, old: &Table, ne
     let rows = writer.copy_rows(&to, &origins, &mut read)?;
     drop((read, stmts));
     fulltext::remove_all(conn, old)?;
-    physical::replace(conn, old.id, copy_id, &new.create_sql_as(old.id))?;
+    way.replace(conn, old.id, copy_id, &new.create_sql_as(old.id))?;
     for index in &new.indexes {
         if let Some(sql) = new.create_index_sql(index) {
             create_index(conn, new, index, &sql)?;

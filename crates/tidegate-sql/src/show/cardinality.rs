@@ -1,6 +1,9 @@
 //! How many different values indexes have, as the statistics of SQLite's planner tell.
 
-use std::collections::HashMap;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use crate::{
     schema::Schema,
@@ -29,7 +32,7 @@ impl Cardinalities {
         for name in engine.schema_names().into_iter().filter(|name| about.wants_schema(name)) {
             // Statistics that cannot be read are as good as none.
             if let Ok(schema) = engine.schema(&name)
-                && let Some(known) = known(&schema)
+                && let Some(known) = known(&schema, about)
             {
                 read.0.insert(name, known);
             }
@@ -53,23 +56,28 @@ impl Cardinalities {
     }
 }
 
-fn known(schema: &std::sync::Arc<Schema>) -> Option<Known> {
+fn known(schema: &Arc<Schema>, about: &About) -> Option<Known> {
+    let catalog = schema.catalog().ok()?;
+    let wanted = catalog.tables.values().filter(|table| about.wants_table(&table.name));
+    let wanted: HashSet<String> = wanted.map(|table| table.physical()).collect();
     let pool = Pool::of(schema);
     let conn = pool.take().ok()?;
-    let known = read_statistics(&conn);
+    let known = read_statistics(&conn, &wanted);
     pool.put(conn);
     known.ok()
 }
 
-fn read_statistics(conn: &Conn) -> Result<Known, SqliteError> {
+/// What is known of some tables. An error where nothing is known of any.
+fn read_statistics(conn: &Conn, wanted: &HashSet<String>) -> Result<Known, SqliteError> {
     let mut known = Known::new();
-    if conn.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_stat1'")?.step()? == Step::Done {
-        return Ok(known);
-    }
     let mut stmt = conn.prepare("SELECT tbl, ifnull(idx, ''), stat FROM sqlite_stat1")?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     while stmt.step()? == Step::Row {
-        if let (Cell::Text(table), Cell::Text(index), Cell::Text(stat)) = (stmt.cell(0), stmt.cell(1), stmt.cell(2)) {
-            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let Cell::Text(table) = stmt.cell(0) else { continue };
+        if !std::str::from_utf8(table).is_ok_and(|table| wanted.contains(table)) {
+            continue;
+        }
+        if let (Cell::Text(index), Cell::Text(stat)) = (stmt.cell(1), stmt.cell(2)) {
             // Words may follow the numbers.
             let numbers = text(stat).split(' ').map_while(|number| number.parse().ok()).collect();
             known.insert((text(table), text(index)), numbers);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Fixture, code, one, run};
+use super::{Fixture, Session, code, one, run};
 
 /// Runs each of `reads` in a thread of its own, over and over, while the definitions change `rounds` times.
 async fn beside(fixture: &Fixture, reads: &[&str], rounds: usize, definitions: &[&str]) {
@@ -242,4 +242,53 @@ async fn tables_are_made_and_dropped_by_many_at_once() {
     fixture.session().await;
     let make = "CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY)";
     beside(&fixture, &[make, make, "DROP TABLE IF EXISTS t"], 50, &[make, "DROP TABLE IF EXISTS t"]).await;
+}
+
+/// Fills a schema with so many definitions that a small table is made anew when it changes.
+async fn among_many(session: &mut Session) {
+    let others: String = (0..150).map(|number| format!("CREATE TABLE o{number} (id INT, v INT, KEY (v));")).collect();
+    run(session, &others).await;
+}
+
+#[tokio::test]
+async fn a_small_table_among_many_keeps_its_rows_when_it_changes() {
+    let fixture = Fixture::new("among-many");
+    let mut session = fixture.session().await;
+    among_many(&mut session).await;
+    run(
+        &mut session,
+        "CREATE TABLE p (id INT PRIMARY KEY, name VARCHAR(20), b BLOB, UNIQUE KEY (name));
+         INSERT INTO p VALUES (7, 'Tom', x'00ff'), (3, 'Kit', NULL);
+         CREATE TABLE c (name VARCHAR(20), p INT, v INT, KEY (v), FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE);
+         INSERT INTO c VALUES ('b', 7, 1), ('a', 7, 1), ('c', 3, 1)",
+    )
+    .await;
+    run(&mut session, "ALTER TABLE p ADD age INT NOT NULL DEFAULT 5 AFTER id, ADD KEY (age); ALTER TABLE c ADD d DATE")
+        .await;
+    assert_eq!(
+        one(&mut session, "SELECT id, age, name, hex(b) FROM p WHERE age = 5 AND name = 'Tom'").await,
+        "7,5,Tom,00FF"
+    );
+    let rows = "SELECT group_concat(name), count(d) FROM c WHERE v = 1";
+    assert_eq!(one(&mut session, rows).await, "b,a,c,0", "in the order in which they were stored");
+    run(&mut session, "ALTER TABLE p MODIFY name VARCHAR(30) NOT NULL DEFAULT 'x', DROP b").await;
+    assert_eq!(code(&mut session, "INSERT INTO p (id, name) VALUES (8, 'Tom')").await, 1062);
+    assert_eq!(code(&mut session, "INSERT INTO c (p) VALUES (9)").await, 1452, "the key still means the table");
+    run(&mut session, "DELETE FROM p WHERE id = 7").await;
+    assert_eq!(one(&mut session, rows).await, "c,0");
+}
+
+#[tokio::test]
+async fn a_small_table_among_many_stays_when_it_cannot_change() {
+    let fixture = Fixture::new("among-many-fails");
+    let mut session = fixture.session().await;
+    among_many(&mut session).await;
+    run(&mut session, "CREATE TABLE t (a INT, b VARCHAR(5), KEY (b)); INSERT INTO t VALUES (1, 'x'), (1, 'y')").await;
+    for sql in ["ALTER TABLE t ADD c INT, ADD UNIQUE KEY (a)", "ALTER TABLE t MODIFY b INT"] {
+        assert!([1062, 1366].contains(&code(&mut session, sql).await), "{sql}");
+        assert_eq!(one(&mut session, "SELECT * FROM t WHERE b = 'y'").await, "1,y");
+        run(&mut session, "UPDATE t SET a = 1").await;
+    }
+    let tables = "SELECT count(*) FROM information_schema.columns WHERE table_schema = 'test' AND table_name = 't'";
+    assert_eq!(one(&mut session, tables).await, "2");
 }
