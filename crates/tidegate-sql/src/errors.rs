@@ -178,6 +178,10 @@ errors! {
     session_to_set(name) = 1228 b"HY000" "Variable '{name}' is a SESSION variable and can't be used with SET GLOBAL";
     /// SET of a variable that sessions do not have.
     global_to_set(name) = 1229 b"HY000" "Variable '{name}' is a GLOBAL variable and should be set with SET GLOBAL";
+    /// SET of a variable to DEFAULT that has none.
+    no_variable_default(name) = 1230 b"42000" "Variable '{name}' doesn't have a default value";
+    /// SET SESSION of a variable that only new sessions get another value of.
+    read_only_in_session(name) = 1621 b"HY000" "SESSION variable '{name}' is read-only. Use SET GLOBAL to assign the value";
     /// `@@global.name` of a variable that only sessions have.
     only_of_session(name) = 1238 b"HY000" "Variable '{name}' is a SESSION variable";
     /// `@@session.name` of a variable that sessions do not have.

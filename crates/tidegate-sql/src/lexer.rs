@@ -17,7 +17,7 @@ use sqlparser::{
 use crate::sql_mode;
 
 pub(crate) use literal::{Literal, LiteralKind};
-pub(crate) use normalise::{Normalised, normalise};
+pub(crate) use normalise::{Normalised, normalise, params_within};
 pub(crate) use programs::BLOCKS;
 pub(crate) use rows::{Item, Rows};
 

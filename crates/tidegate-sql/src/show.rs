@@ -29,6 +29,7 @@ use crate::{
     session::{Core, pool::Pool, rows::rows},
     store::conn::{Cell, Step, quote, to_server_error},
     temporary_name,
+    translate::params::Text,
     value::collation::Collation,
 };
 
@@ -73,7 +74,8 @@ fn span(sql: &[u8], (from, to): (usize, usize)) -> String {
 ///
 /// # Errors
 /// 1146, 1049 and what the filter says.
-pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &mut dyn Sink) -> Done {
+pub(crate) fn show(core: &mut Core, show: &Show, text: Text<'_>, more: bool, sink: &mut dyn Sink) -> Done {
+    let sql = text.sql;
     let mut show = show.clone();
     if let ShowWhat::Columns { table, .. } | ShowWhat::Index(table) | ShowWhat::CreateTable(table) = &mut show.what {
         *table = core.actual(table);
@@ -117,10 +119,10 @@ pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &
             return create::show_create(core, &schema, &table.name, matches!(show.what, ShowWhat::CreateView(_)), more, sink);
         }
         ShowWhat::CreateSequence(name) => return create::show_create_sequence(core, name, more, sink),
-        ShowWhat::Routines { kind } => return show_routines(core, show, kind, sql, more, sink),
-        ShowWhat::Events { schema } => return show_events(core, show, schema.as_deref(), sql, more, sink),
+        ShowWhat::Routines { kind } => return show_routines(core, show, kind, text, more, sink),
+        ShowWhat::Events { schema } => return show_events(core, show, schema.as_deref(), text, more, sink),
         ShowWhat::CreateRoutine(..) | ShowWhat::CreateEvent(_) | ShowWhat::CreateTrigger(_) => return show_create_program(core, &show.what, more, sink),
-        ShowWhat::Triggers { schema } => return show_triggers(core, show, schema.as_deref(), sql, more, sink),
+        ShowWhat::Triggers { schema } => return show_triggers(core, show, schema.as_deref(), text, more, sink),
         ShowWhat::CreateDatabase(name) => return create_database(core, name, more, sink),
         ShowWhat::Variables { global } => {
             let scope = if *global { "global" } else { "session" };
@@ -142,7 +144,7 @@ pub(crate) fn show(core: &mut Core, show: &Show, sql: &[u8], more: bool, sink: &
         ShowWhat::CountErrors => return count_of(core, true, more, sink),
         ShowWhat::Empty(names) => return rows(core, names, &[], more, sink),
     };
-    filtered(core, show, sql, &query, order, more, sink)
+    filtered(core, show, text, &query, order, more, sink)
 }
 
 /// SHOW CREATE of a stored program.
@@ -172,10 +174,10 @@ fn and_like(show: &Show, column: &str, sql: &[u8]) -> String {
 }
 
 /// SHOW PROCEDURE STATUS and its like, whose LIKE is about the names of the programs.
-fn show_routines(core: &mut Core, show: &Show, kind: &str, sql: &[u8], more: bool, sink: &mut dyn Sink) -> Done {
-    let like = and_like(show, "routine_name", sql);
+fn show_routines(core: &mut Core, show: &Show, kind: &str, text: Text<'_>, more: bool, sink: &mut dyn Sink) -> Done {
+    let like = and_like(show, "routine_name", text.sql);
     let query = format!("{} WHERE routine_type = '{kind}'{like}", routines::STATUS);
-    filtered(core, &Show { like: None, ..show.clone() }, sql, &query, "1, 2", more, sink)
+    filtered(core, &Show { like: None, ..show.clone() }, text, &query, "1, 2", more, sink)
 }
 
 /// SHOW EVENTS, whose LIKE is about their names.
@@ -183,14 +185,14 @@ fn show_events(
     core: &mut Core,
     show: &Show,
     schema: Option<&str>,
-    sql: &[u8],
+    text: Text<'_>,
     more: bool,
     sink: &mut dyn Sink,
 ) -> Done {
     let schema = schema_name(core, schema)?;
-    let like = and_like(show, "event_name", sql);
+    let like = and_like(show, "event_name", text.sql);
     let query = format!("{} WHERE BINARY event_schema = {}{like}", events::SHOW, mysql_string(&schema));
-    filtered(core, &Show { like: None, ..show.clone() }, sql, &query, "2", more, sink)
+    filtered(core, &Show { like: None, ..show.clone() }, text, &query, "2", more, sink)
 }
 
 /// SHOW TRIGGERS, whose LIKE is about the names of tables.
@@ -198,16 +200,16 @@ fn show_triggers(
     core: &mut Core,
     show: &Show,
     schema: Option<&str>,
-    sql: &[u8],
+    text: Text<'_>,
     more: bool,
     sink: &mut dyn Sink,
 ) -> Done {
     let schema = schema_name(core, schema)?;
     let exactly = if crate::schema::is_virtual(&schema) { "" } else { "BINARY " };
-    let like = and_like(show, "event_object_table", sql);
+    let like = and_like(show, "event_object_table", text.sql);
     let all = triggers::SHOW;
     let query = format!("{all} WHERE {exactly}trigger_schema = {}{like}", mysql_string(&schema));
-    filtered(core, &Show { like: None, ..show.clone() }, sql, &query, "", more, sink)
+    filtered(core, &Show { like: None, ..show.clone() }, text, &query, "", more, sink)
 }
 
 /// What LIKE adds to the name of the first column.
@@ -222,7 +224,7 @@ fn pattern_suffix(show: &Show, sql: &[u8]) -> String {
 fn filtered(
     core: &mut Core,
     show: &Show,
-    sql: &[u8],
+    text: Text<'_>,
     query: &str,
     order: &str,
     more: bool,
@@ -231,14 +233,15 @@ fn filtered(
     let first = first_column(query);
     let condition = match (&show.like, &show.filter) {
         (Some(Pattern::Name(name)), _) => format!(" WHERE {first} = {}", mysql_string(name)),
-        (Some(Pattern::Text(text)), _) => format!(" WHERE {first} LIKE {}", span(sql, *text)),
-        (None, Some(filter)) => format!(" WHERE {}", span(sql, *filter)),
+        (Some(Pattern::Text(pattern)), _) => format!(" WHERE {first} LIKE {}", span(text.sql, *pattern)),
+        (None, Some(filter)) => format!(" WHERE {}", span(text.sql, *filter)),
         (None, None) => String::new(),
     };
     // Not `*`: tables of `information_schema` leave out what is dear and not named.
     let columns = visible_columns(query);
     let order = if order.is_empty() { String::new() } else { format!(" ORDER BY {order}") };
-    core.run_own(&format!("SELECT {columns} FROM ({query}) AS `tg_show`{condition}{order}"), more, sink)
+    let sql = format!("SELECT {columns} FROM ({query}) AS `tg_show`{condition}{order}");
+    core.run_part(Text { sql: sql.as_bytes(), ..text }, more, sink)
 }
 
 /// The alias of a query's first column.

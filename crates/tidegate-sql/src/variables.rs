@@ -19,14 +19,14 @@ use crate::{
     value::{Datum, SqlType, collation::Collation},
 };
 
-pub(crate) use crate::system_variables::{is_real, is_unsigned};
+pub(crate) use crate::system_variables::{is_null, is_real, is_unsigned};
 pub(crate) use assign::{assign, values_of};
 pub(crate) use global::{environment, switch_scheduler};
 
 type Res<T> = Result<T, ServerError>;
 
 /// The longest time that the limits for idle transactions can be set to, a year, as in MariaDB.
-const IDLE_SECONDS_MAX: i64 = 31_536_000;
+const IDLE_SECONDS_MAX: u64 = 31_536_000;
 
 /// The names of all system variables.
 fn names() -> impl Iterator<Item = &'static str> {
@@ -52,7 +52,7 @@ pub(crate) fn read(engine: &EngineInner, env: &Env, name: &str, scope: VariableS
     let fresh;
     let env = match scope {
         VariableScope::Any => env,
-        VariableScope::Session if *usage == Use::Global => return Err(errors::only_global(name)),
+        VariableScope::Session if list::is_global(name, *usage) => return Err(errors::only_global(name)),
         VariableScope::Session => env,
         VariableScope::Global if list::is_of_session(name) => return Err(errors::only_of_session(name)),
         VariableScope::Global => {
@@ -241,7 +241,7 @@ fn isolation_level(name: &str) -> Res<Isolation> {
 /// its own again.
 ///
 /// # Errors
-/// 1193, 1231, 1232, 1238; those of `commit`.
+/// 1193, 1228 to 1232, 1238, 1621; those of `commit`.
 pub(crate) fn set_system(
     engine: &EngineInner,
     env: &Env,
@@ -251,6 +251,10 @@ pub(crate) fn set_system(
     commit: impl FnOnce() -> Res<()>,
 ) -> Res<()> {
     let (name, initial, usage) = list::find(name).ok_or_else(|| errors::unknown_variable(name))?;
+    check_scope(name, *usage, global)?;
+    if value.is_none() && list::has_no_default(name) {
+        return Err(errors::no_variable_default(name));
+    }
     if *usage == Use::Fixed {
         let current = get(engine, env, name).unwrap_or_default();
         // DEFAULT is the value that it has.
@@ -261,7 +265,6 @@ pub(crate) fn set_system(
         return global::set(engine, env, name, *usage, value);
     }
     let value = match value {
-        _ if *usage == Use::Global => return Err(errors::global_to_set(name)),
         Some(value) => value.clone(),
         None if list::is_of_session(name) => text_value(initial),
         None => text_value(&read(engine, env, name, VariableScope::Global)?),
@@ -274,11 +277,31 @@ pub(crate) fn set_system(
     Ok(())
 }
 
+/// Whether a variable can be set for all sessions, or for this one.
+///
+/// Source: MariaDB, `set_var::check` in `sql/set_var.cc`: in this order.
+fn check_scope(name: &str, usage: Use, global: bool) -> Res<()> {
+    if list::is_read_only(name, usage) {
+        return Err(errors::read_only_variable(name));
+    }
+    match global {
+        true if name == "sql_log_bin" => Err(errors::only_of_session(name)),
+        true if list::is_of_session(name) => Err(errors::session_to_set(name)),
+        false if list::is_global(name, usage) => Err(errors::global_to_set(name)),
+        false if list::is_read_only_in_sessions(name) => Err(errors::read_only_in_session(name)),
+        _ => Ok(()),
+    }
+}
+
 /// Gives a session's variable a value.
 ///
 /// # Errors
 /// 1231 and others, for a value that the variable cannot have.
 fn apply(env: &Env, name: &'static str, usage: Use, value: &UserValue) -> Res<()> {
+    if matches!(name, "identity" | "last_insert_id") {
+        env.last_insert_id.set(fitting_number(env, name, value, 0, u64::MAX)?);
+        return Ok(());
+    }
     if usage == Use::Effective {
         return set_effective(env, name, value);
     }
@@ -377,16 +400,15 @@ fn set_effective(env: &Env, name: &str, value: &UserValue) -> Res<()> {
             env.collation.set(collation);
         }
         "innodb_lock_wait_timeout" => {
-            env.lock_wait.set(Duration::from_secs(given.parse::<u64>().map_err(|_| wrong())?.clamp(0, 1 << 30)));
+            env.lock_wait.set(Duration::from_secs(fitting_number(env, name, value, 0, 1 << 30)?));
         }
         _ if name.starts_with("idle_") => {
-            let seconds = given.parse::<i64>().map_err(|_| wrong())?.clamp(0, IDLE_SECONDS_MAX);
-            env.idle_limits.set(env.idle_limits.get().with(name, seconds.unsigned_abs()));
+            let seconds = fitting_number(env, name, value, 0, IDLE_SECONDS_MAX)?;
+            env.idle_limits.set(env.idle_limits.get().with(name, seconds));
         }
         "time_zone" => env.clock.zone.set(zone(&given).ok_or_else(|| errors::unknown_time_zone(&given))?),
         "group_concat_max_len" => {
-            let most = given.parse::<usize>().map_err(|_| wrong())?;
-            env.group_concat_max_len.set(most.max(4));
+            env.group_concat_max_len.set(fitting_number(env, name, value, 4, u64::MAX)? as usize);
         }
         "max_statement_time" => {
             let seconds = given.parse::<f64>().map_err(|_| wrong())?.clamp(0.0, 31_536_000.0);
@@ -431,27 +453,30 @@ fn with_choice(numbers: Numbers, name: &str, value: &UserValue) -> Option<Number
     Some(Numbers { completion, ..numbers })
 }
 
-/// The numbers of a session with another value for one of them, which is cut to what it may be.
+/// The numbers of a session with another value for one of them.
 fn with_number(env: &Env, numbers: Numbers, name: &str, value: &UserValue) -> Res<Numbers> {
+    let cut = |low, high| fitting_number(env, name, value, low, high);
+    Ok(match name {
+        "sql_select_limit" => Numbers { select_limit: cut(0, u64::MAX)?, ..numbers },
+        "div_precision_increment" => Numbers { division_digits: cut(0, 38)? as u8, ..numbers },
+        "auto_increment_increment" => Numbers { auto_step: cut(1, 65_535)?, ..numbers },
+        "auto_increment_offset" => Numbers { auto_offset: cut(1, 65_535)?, ..numbers },
+        _ => Numbers { insert_id: Some(cut(0, u64::MAX)?).filter(|id| *id > 0), ..numbers },
+    })
+}
+
+/// A value as a number, cut to what the variable may be.
+fn fitting_number(env: &Env, name: &str, value: &UserValue, low: u64, high: u64) -> Res<u64> {
     let given = text(value);
     if !value.ty.base.is_integer() && !given.bytes().all(|byte| byte.is_ascii_digit()) || given.is_empty() {
         return Err(errors::wrong_variable_type(name));
     }
     let number = given.parse::<i128>().map_err(|_| errors::wrong_variable_type(name))?;
-    let cut = |low: u64, high: u64| {
-        let fitting = number.clamp(i128::from(low), i128::from(high)) as u64;
-        if i128::from(fitting) != number {
-            env.warn(errors::truncated_variable(name, &given));
-        }
-        fitting
-    };
-    Ok(match name {
-        "sql_select_limit" => Numbers { select_limit: cut(0, u64::MAX), ..numbers },
-        "div_precision_increment" => Numbers { division_digits: cut(0, 38) as u8, ..numbers },
-        "auto_increment_increment" => Numbers { auto_step: cut(1, 65_535), ..numbers },
-        "auto_increment_offset" => Numbers { auto_offset: cut(1, 65_535), ..numbers },
-        _ => Numbers { insert_id: Some(cut(0, u64::MAX)).filter(|id| *id > 0), ..numbers },
-    })
+    let fitting = number.clamp(i128::from(low), i128::from(high)) as u64;
+    if i128::from(fitting) != number {
+        env.warn(errors::truncated_variable(name, &given));
+    }
+    Ok(fitting)
 }
 
 /// A time zone by `SYSTEM`, `UTC` or an offset.

@@ -272,6 +272,9 @@ pub(super) fn variable(t: &mut Translator<'_>, name: &Expr) -> Res<Ex> {
         _ => VariableScope::Session,
     };
     let value = variables::read(now.engine, now.env, bare, scope)?;
+    if variables::is_null(bare, &value) {
+        return Ok(Ex { ty: SqlType::new(Base::LongText), ..Ex::null() });
+    }
     if let (true, Ok(number)) = (variables::is_real(bare), value.parse::<f64>()) {
         let ty = SqlType { decimals: 6, ..SqlType::new(Base::Double) };
         return Ok(Ex::constant(Source::Value(Datum::Real(number), Rep::Real), ty));

@@ -4,6 +4,8 @@
 //! words, short numbers, operators of one byte) are told by a table and never leave the loop. Whatever else begins is
 //! read by the scan that the parser's tokens come from.
 
+use std::ops::Range;
+
 use super::{LexError, LexMode, Literal, LiteralKind, Piece, Scan};
 
 /// The result of a scan; kept and used again by each thread.
@@ -256,9 +258,45 @@ fn hash(text: &[u8]) -> u64 {
     state ^ (state >> 32)
 }
 
+/// The numbers of the `?` in a part of a text; a text that cannot be split has none behind the place.
+pub(crate) fn params_within(sql: &[u8], (from, to): (usize, usize), mode: LexMode) -> Range<usize> {
+    let mut scan = Scan { sql, pos: 0, mode, in_hint: false };
+    let (mut first, mut end) = (0, 0);
+    while let Ok((piece, start, _)) = scan.next() {
+        if piece == Piece::End || start >= to {
+            break;
+        }
+        if piece == Piece::Param {
+            end += 1;
+            first += usize::from(start < from);
+        }
+    }
+    first..end
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_of_a_part_have_their_numbers() {
+        #[track_caller]
+        fn check(part: &str, expected: Range<usize>) {
+            let sql = "set @a = ?, @b = concat('?', ?, /* ? */ `?`, ?), @c = 1";
+            let from = sql.find(part).unwrap();
+            assert_eq!(
+                params_within(sql.as_bytes(), (from, from + part.len()), LexMode::default()),
+                expected,
+                "{part}"
+            );
+        }
+        check("set @a = ?", 0..1);
+        check("?, @b", 0..1);
+        check("concat('?', ?, /* ? */ `?`, ?)", 1..3);
+        check("`?`, ?", 2..3);
+        check("@c = 1", 3..3);
+        check("'?'", 1..1);
+    }
 
     /// The same by the scan alone.
     fn by_scan(sql: &[u8], from: usize, mode: LexMode) -> Result<Normalised, LexError> {

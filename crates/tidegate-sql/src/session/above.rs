@@ -15,7 +15,7 @@ pub(crate) struct Above {
     /// Runs a statement that changes definitions: [`ddl::run`](crate::ddl::run).
     pub(crate) define: fn(&mut Core, Statement, Text<'_>, bool, &mut dyn Sink) -> Result<Option<u64>, QueryError>,
     /// SHOW and DESCRIBE.
-    pub(crate) show: fn(&mut Core, &Show, &[u8], bool, &mut dyn Sink) -> Result<(), QueryError>,
+    pub(crate) show: fn(&mut Core, &Show, Text<'_>, bool, &mut dyn Sink) -> Result<(), QueryError>,
     /// EXPLAIN of a part of a text, as JSON or not.
     pub(crate) explain: fn(&mut Core, Text<'_>, (usize, usize), bool, bool, &mut dyn Sink) -> Result<(), QueryError>,
     /// CHECK, OPTIMIZE, ANALYZE and REPAIR TABLE.

@@ -238,11 +238,7 @@ fn arguments(
 fn argument_value(core: &mut Core, argument: &Argument, text: Text<'_>) -> Result<Given, QueryError> {
     let (from, to) = argument.span;
     let sql = [b"SELECT ", &text.sql[from..to]].concat();
-    let params = match text.params {
-        Params::Bound(all) => Params::Bound(&all[argument.params.clone()]),
-        Params::Variables(all) => Params::Variables(&all[argument.params.clone()]),
-        Params::Made(_) => return Err(errors::internal("a CALL without a text").into()),
-    };
+    let params = text.params.part(argument.params.clone());
     let mut rows = Collected::new(1, usize::MAX);
     core.run_nested(Text { sql: &sql, params }, &mut rows)?;
     let value = rows.cells.pop().ok_or_else(|| errors::internal("an expression without a value"))?;

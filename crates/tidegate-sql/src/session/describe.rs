@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use tidegate_rows::{Column, Flow, QueryError, Row, Sink, SinkClosed, Summary};
+use tidegate_rows::{Column, Flow, Param, QueryError, Row, Sink, SinkClosed, Summary};
 
 use super::{Context, Core, Session, client::Over};
 use crate::{
@@ -82,9 +82,10 @@ impl Core {
                 }
             }
             // These only read, and only their results tell what columns they have.
-            Statement::Show(_) | Statement::Explain { .. } if params == 0 => {
+            Statement::Explain { .. } if params > 0 => Vec::new(),
+            Statement::Show(_) | Statement::Explain { .. } => {
                 let mut sink = Columns(Vec::new());
-                self.run(Text { sql, params: Params::NONE }, &mut sink)?;
+                self.run(Text { sql, params: Params::Bound(&vec![Param::Null; params]) }, &mut sink)?;
                 sink.0
             }
             _ => Vec::new(),

@@ -15,6 +15,7 @@ use crate::{
     errors,
     parse::files::{FileFormat, IntoFile},
     store::file_source::off_thread,
+    translate::params::Text,
 };
 
 /// Bytes that are written at once.
@@ -27,7 +28,7 @@ impl Core {
     /// The query's; 1086, 1290 and what the disk says about the file.
     pub(super) fn select_into_file(
         &mut self,
-        sql: &str,
+        query: Text<'_>,
         into: &IntoFile,
         more: bool,
         sink: &mut dyn Sink,
@@ -49,7 +50,7 @@ impl Core {
             rows: 0,
             failed: None,
         };
-        let ran = self.run_own(sql, false, &mut rows);
+        let ran = self.run_part(query, false, &mut rows);
         let (count, failed) = (rows.rows, rows.failed.take());
         let ended = match failed {
             None => ran.and_then(|()| rows.write_out().map_err(QueryError::from)),

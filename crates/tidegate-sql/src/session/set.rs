@@ -5,15 +5,16 @@ use std::{rc::Rc, sync::Arc};
 use super::{Core, Res, values::evaluate};
 use crate::{
     parse::SetItem,
+    translate::params::Text,
     variables::{self, text_value},
 };
 
 /// Carries out SET.
 ///
 /// # Errors
-/// 1193, 1231, 1232, 1238 and what the expressions say.
-pub(super) fn set(core: &mut Core, items: &[SetItem], sql: &[u8]) -> Res<()> {
-    let values = variables::values_of(items, |span| evaluate(core, sql, span))?;
+/// 1193, 1228 to 1232, 1238, 1621 and what the expressions say.
+pub(super) fn set(core: &mut Core, items: &[SetItem], text: Text<'_>) -> Res<()> {
+    let values = variables::values_of(items, |span| evaluate(core, text, span))?;
     let (engine, env, is_open) = (Arc::clone(&core.engine), Rc::clone(&core.env), core.in_begun_transaction());
     variables::assign(&engine, &env, items, values, is_open, |global, name, value| {
         variables::set_system(&engine, &env, global, name, value, || core.commit_open())

@@ -38,7 +38,7 @@ impl Core {
             Statement::Nothing => {}
             Statement::Account(statement) => return account_statements::run(self, *statement, more, sink),
             Statement::Use(name) => self.use_schema(&name)?,
-            Statement::Set(items) => set(self, &items, text.sql)?,
+            Statement::Set(items) => set(self, &items, text)?,
             Statement::LockTables(tables) => self.lock_tables(&tables)?,
             Statement::LockAll => self.lock_all()?,
             Statement::UnlockTables => self.unlock_tables()?,
@@ -46,8 +46,7 @@ impl Core {
                 self.prepared.remove(&name.to_lowercase()).ok_or_else(|| errors::unknown_prepared(&name))?;
             }
             Statement::Do => {
-                let expressions = String::from_utf8_lossy(&text.sql[after_word(text.sql, from)..to]);
-                self.run_own(&format!("SELECT {}", expressions.trim_end_matches(';')), more, &mut Discard)?;
+                self.run_part(Text { sql: &query_of_do(&text.sql[from..to]), ..text }, more, &mut Discard)?;
             }
             Statement::Begin { .. }
             | Statement::Commit(_)
@@ -57,12 +56,13 @@ impl Core {
             | Statement::Release(_) => self.control_transaction(statement)?,
             // Those below answer in ways of their own.
             Statement::SelectInto { cut, variables } => {
-                let found = select_into(self, &without(&text.sql[..to], from, cut), &variables)?;
+                let found = select_into(self, Text { sql: &without(&text.sql[..to], from, cut), ..text }, &variables)?;
                 self.ok(found, more, sink);
                 return Ok(());
             }
             Statement::SelectIntoFile { cut, into } => {
-                return self.select_into_file(&without(&text.sql[..to], from, cut), &into, more, sink);
+                let query = without(&text.sql[..to], from, cut);
+                return self.select_into_file(Text { sql: &query, ..text }, &into, more, sink);
             }
             Statement::SetFor { items, from } => return self.set_for(&items, text, (from, to), more, sink),
             Statement::Load(load) => return self.load(&load, text.sql, more, sink),
@@ -72,10 +72,10 @@ impl Core {
                 return Ok(());
             }
             Statement::ExecuteImmediate { source, using } => {
-                return self.execute_immediate(source, &using, text.sql, more, sink);
+                return self.execute_immediate(source, &using, text, more, sink);
             }
             Statement::Execute { name, variables } => return self.execute_prepared(&name, &variables, more, sink),
-            Statement::Show(request) => return (self.above.show)(self, &request, text.sql, more, sink),
+            Statement::Show(request) => return (self.above.show)(self, &request, text, more, sink),
             Statement::Explain { from, json } => return (self.above.explain)(self, text, (from, to), json, more, sink),
             Statement::Admin { verb, tables } => return (self.above.admin)(self, verb, &tables, more, sink),
             Statement::Call(call) => return super::call::call(self, &call, text, more, sink),
@@ -117,11 +117,12 @@ impl Core {
                 (name, value)
             })
             .collect();
-        let done = set(self, items, text.sql).map_err(QueryError::from).and_then(|()| {
+        let done = set(self, items, text).map_err(QueryError::from).and_then(|()| {
             let part = &text.sql[from..to];
+            let params = text.params_within((from, to), self.env.lex_mode());
             let mut scan = Normalised::default();
             lexer::normalise(part, 0, self.env.lex_mode(), &mut scan).map_err(|error| parse::near(part, error.at))?;
-            self.one(Text { sql: part, params: text.params }, 0, &scan, more, sink)?;
+            self.one(Text { sql: part, params }, 0, &scan, more, sink)?;
             if self.napping.is_none() {
                 return Ok(());
             }
@@ -130,8 +131,12 @@ impl Core {
             slept.unwrap_or_else(|task::Cancelled| Err(errors::interrupted().into()))
         });
         for (name, value) in before.into_iter().rev() {
-            if let Some(value) = value {
-                set_back(self, &name, &value)?;
+            // One that could not be set cannot be set back either, and those before it are.
+            if let Some(value) = value
+                && let Err(error) = set_back(self, &name, &value)
+                && done.is_ok()
+            {
+                return Err(error.into());
             }
         }
         done
@@ -248,7 +253,7 @@ impl Core {
         &mut self,
         source: Span,
         using: &[Span],
-        text: &[u8],
+        text: Text<'_>,
         more: bool,
         sink: &mut dyn Sink,
     ) -> Result<(), QueryError> {
@@ -328,8 +333,12 @@ impl Core {
 
     /// Runs a statement that this engine itself has written, with the session's rights and variables.
     pub(crate) fn run_own(&mut self, sql: &str, more: bool, sink: &mut dyn Sink) -> Result<(), QueryError> {
+        self.run_part(Text { sql: sql.as_bytes(), params: Params::NONE }, more, sink)
+    }
+
+    /// The same for a statement that is made of a part of the client's, and has the values of its `?`.
+    pub(crate) fn run_part(&mut self, own: Text<'_>, more: bool, sink: &mut dyn Sink) -> Result<(), QueryError> {
         let mut scan = Normalised::default();
-        let own = Text { sql: sql.as_bytes(), params: Params::NONE };
         lexer::normalise(own.sql, 0, self.env.lex_mode(), &mut scan).map_err(|error| parse::near(own.sql, error.at))?;
         // `sql_select_limit` is about what clients ask.
         let select_limit = self.env.numbers.get().select_limit;
@@ -355,13 +364,13 @@ impl Sink for Discard {
 }
 
 /// A query from `from` on without a part of its text.
-fn without(sql: &[u8], from: usize, (start, end): Span) -> String {
-    let sql = [&sql[from..start], b" ", &sql[end..]].concat();
-    String::from_utf8_lossy(&sql).trim_end_matches(';').to_owned()
+fn without(sql: &[u8], from: usize, (start, end): Span) -> Vec<u8> {
+    [&sql[from..start], b" ", &sql[end..]].concat()
 }
 
-/// Where the text behind the first word begins.
-fn after_word(sql: &[u8], from: usize) -> usize {
-    let start = from + sql[from..].iter().take_while(|byte| !byte.is_ascii_alphabetic()).count();
-    start + sql[start..].iter().take_while(|byte| byte.is_ascii_alphabetic()).count()
+/// The query that evaluates what stands behind DO.
+fn query_of_do(sql: &[u8]) -> Vec<u8> {
+    let start = sql.iter().take_while(|byte| !byte.is_ascii_alphabetic()).count();
+    let behind = start + sql[start..].iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
+    [b"SELECT ", &sql[behind..]].concat()
 }

@@ -7,6 +7,7 @@ use crate::{
     env::UserValue,
     errors,
     parse::{PrepareSource, Span},
+    translate::params::{Params, Text},
     value::{Base, Datum, SqlType, collation::Collation},
     variables::text,
 };
@@ -22,11 +23,12 @@ pub(super) fn prepare_source(core: &Core, source: &PrepareSource) -> Res<Vec<u8>
     })
 }
 
-/// The value of an expression, evaluated as a query.
-pub(super) fn evaluate(core: &mut Core, sql: &[u8], (from, to): Span) -> Res<UserValue> {
-    let sql = format!("SELECT {}", String::from_utf8_lossy(&sql[from..to]));
+/// The value of an expression that stands in a text, evaluated as a query.
+pub(super) fn evaluate(core: &mut Core, text: Text<'_>, (from, to): Span) -> Res<UserValue> {
+    let sql = [b"SELECT ", &text.sql[from..to]].concat();
+    let params = text.params_within((from, to), core.env.lex_mode());
     let mut first = First::default();
-    core.run_own(&sql, false, &mut first).map_err(|error| match error {
+    core.run_part(Text { sql: &sql, params }, false, &mut first).map_err(|error| match error {
         tidegate_rows::QueryError::Server(error) => error,
         other => errors::internal(other),
     })?;
@@ -39,7 +41,8 @@ impl Core {
     /// # Errors
     /// The query's.
     pub(crate) fn value_of(&mut self, expression: &str) -> Res<Datum> {
-        Ok(evaluate(self, expression.as_bytes(), (0, expression.len()))?.value)
+        let text = Text { sql: expression.as_bytes(), params: Params::NONE };
+        Ok(evaluate(self, text, (0, expression.len()))?.value)
     }
 }
 
@@ -47,9 +50,9 @@ impl Core {
 ///
 /// # Errors
 /// 1222 for another number of columns, 1172 for several rows, those of the query.
-pub(super) fn select_into(core: &mut Core, sql: &str, names: &[String]) -> Res<u64> {
+pub(super) fn select_into(core: &mut Core, query: Text<'_>, names: &[String]) -> Res<u64> {
     let mut row = OneRow::default();
-    core.run_own(sql, false, &mut row).map_err(|error| match error {
+    core.run_part(query, false, &mut row).map_err(|error| match error {
         tidegate_rows::QueryError::Server(error) => error,
         other => errors::internal(other),
     })?;

@@ -5,7 +5,7 @@
 //!
 //! Source: MariaDB documentation, "Server System Variables"; `information_schema.system_variables` of a server.
 
-use super::Use::{self, Fixed, Free, Global};
+use super::Use::{self, Effective, Fixed, Free, Global};
 
 /// Switches.
 #[rustfmt::skip]
@@ -75,7 +75,7 @@ pub(crate) static OTHERS: &[(&str, &str, Use)] = &[
     ("gtid_domain_id", "0", Free), ("gtid_pos_auto_engines", "", Global), ("gtid_seq_no", "0", Free), ("gtid_slave_pos", "", Global), ("have_compress", "YES", Fixed),
     ("have_crypt", "YES", Fixed), ("have_dynamic_loading", "YES", Fixed), ("have_geometry", "YES", Fixed), ("have_openssl", "NO", Fixed),
     ("have_query_cache", "YES", Fixed), ("have_rtree_keys", "YES", Fixed), ("have_ssl", "DISABLED", Fixed), ("have_symlink", "YES", Fixed),
-    ("histogram_size", "254", Free), ("histogram_type", "DOUBLE_PREC_HB", Free), ("host_cache_size", "279", Global), ("identity", "0", Fixed),
+    ("histogram_size", "254", Free), ("histogram_type", "DOUBLE_PREC_HB", Free), ("host_cache_size", "279", Global), ("identity", "0", Effective),
     ("ignore_db_dirs", "", Fixed), ("in_predicate_conversion_threshold", "1000", Free), ("init_file", "", Fixed), ("init_slave", "", Global),
     ("innodb_adaptive_flushing_lwm", "10.000000", Global), ("innodb_adaptive_hash_index_parts", "8", Fixed), ("innodb_autoextend_increment", "64", Global),
     ("innodb_autoinc_lock_mode", "1", Fixed), ("innodb_buf_dump_status_frequency", "0", Global), ("innodb_buffer_pool_chunk_size", "0", Fixed),

@@ -5,7 +5,7 @@ pub(crate) mod mariadb;
 /// What may be done with a variable.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Read only.
+    /// Read only, here or everywhere: see [`is_read_only`].
     Fixed,
     /// Set for show: no result of this engine depends on it.
     Free,
@@ -28,8 +28,8 @@ pub(crate) static SYSTEM: &[(&str, &str, Use)] = &[
     ("default_storage_engine", "InnoDB", Use::Free), ("note_verbosity", "basic", Use::Free), ("default_week_format", "0", Use::Fixed), ("div_precision_increment", "4", Use::Effective),
     ("event_scheduler", "OFF", Use::Global), ("foreign_key_checks", "1", Use::Effective), ("group_concat_max_len", "1048576", Use::Effective), ("have_profiling", "NO", Use::Fixed),
     ("hostname", "localhost", Use::Fixed), ("idle_readonly_transaction_timeout", "0", Use::Effective), ("idle_transaction_timeout", "0", Use::Effective),
-    ("idle_write_transaction_timeout", "0", Use::Effective), ("in_transaction", "0", Use::Fixed), ("init_connect", "", Use::Free), ("innodb_lock_wait_timeout", "50", Use::Effective), ("innodb_rollback_on_timeout", "0", Use::Fixed),
-    ("insert_id", "0", Use::Effective), ("interactive_timeout", "28800", Use::Free), ("last_insert_id", "0", Use::Fixed), ("license", "Apache-2.0 OR MIT", Use::Fixed),
+    ("idle_write_transaction_timeout", "0", Use::Effective), ("in_transaction", "0", Use::Fixed), ("init_connect", "", Use::Global), ("innodb_lock_wait_timeout", "50", Use::Effective), ("innodb_rollback_on_timeout", "0", Use::Fixed),
+    ("insert_id", "0", Use::Effective), ("interactive_timeout", "28800", Use::Free), ("last_insert_id", "0", Use::Effective), ("license", "Apache-2.0 OR MIT", Use::Fixed),
     ("lock_wait_timeout", "86400", Use::Free), ("long_query_time", "10.000000", Use::Free), ("lower_case_table_names", "0", Use::Fixed), ("max_allowed_packet", "1073741824", Use::Free),
     ("max_connections", "100000", Use::Global), ("max_statement_time", "0.000000", Use::Effective), ("net_buffer_length", "16384", Use::Free),
     ("net_read_timeout", "30", Use::Free), ("net_write_timeout", "60", Use::Free), ("optimizer_switch", "", Use::Free), ("performance_schema", "0", Use::Fixed),
@@ -79,19 +79,104 @@ pub(crate) fn is_real(name: &str) -> bool {
             .is_some_and(|(_, first, _)| first.contains('.') && first.parse::<f64>().is_ok())
 }
 
+/// Variables that each session has for itself and none begins with a common value of.
+const OF_SESSIONS: &[&str] = &[
+    "default_master_connection",
+    "error_count",
+    "external_user",
+    "gtid_purged",
+    "gtid_seq_no",
+    "identity",
+    "in_transaction",
+    "insert_id",
+    "last_gtid",
+    "last_insert_id",
+    "proxy_user",
+    "pseudo_slave_mode",
+    "pseudo_thread_id",
+    "rand_seed1",
+    "rand_seed2",
+    "skip_parallel_replication",
+    "skip_replication",
+    "timestamp",
+    "warning_count",
+    "wsrep_gtid_seq_no",
+];
+
+/// Variables that MariaDB lets sessions change and that have one value here.
+const KEPT: &[&str] = &[
+    "check_constraint_checks",
+    "default_regex_flags",
+    "default_week_format",
+    "lc_time_names",
+    "old",
+    "old_mode",
+    "rand_seed1",
+    "rand_seed2",
+    "sql_auto_is_null",
+    "sql_if_exists",
+    "system_versioning_asof",
+    "updatable_views_with_limit",
+];
+
 /// Whether each session has a value of its own and none begins with a common one.
 pub(crate) fn is_of_session(name: &str) -> bool {
-    matches!(
-        name,
-        "timestamp"
-            | "in_transaction"
-            | "insert_id"
-            | "last_insert_id"
-            | "sql_log_bin"
-            | "warning_count"
-            | "error_count"
-            | "gtid_purged"
-    )
+    OF_SESSIONS.contains(&name)
+}
+
+/// Whether there is one value for all sessions.
+pub(crate) fn is_global(name: &str, usage: Use) -> bool {
+    match usage {
+        Use::Global => true,
+        Use::Fixed => !is_of_session(name) && !KEPT.contains(&name),
+        Use::Free | Use::Effective => false,
+    }
+}
+
+/// Whether MariaDB refuses any value for a variable, also the one that it has.
+pub(crate) fn is_read_only(name: &str, usage: Use) -> bool {
+    usage == Use::Fixed && name != "read_only" && !KEPT.contains(&name)
+}
+
+/// Whether a session can read its value and only SET GLOBAL change that of sessions to come.
+pub(crate) fn is_read_only_in_sessions(name: &str) -> bool {
+    matches!(name, "max_allowed_packet" | "max_user_connections" | "net_buffer_length")
+}
+
+/// Whether there is no value that SET … = DEFAULT could mean.
+pub(crate) fn has_no_default(name: &str) -> bool {
+    matches!(name, "identity" | "last_insert_id" | "rand_seed1" | "rand_seed2")
+}
+
+/// Variables whose value is NULL where there is none, not an empty text.
+const NULL_AT_FIRST: &[&str] = &[
+    "default_tmp_storage_engine",
+    "enforce_storage_engine",
+    "external_user",
+    "init_file",
+    "innodb_data_home_dir",
+    "innodb_ft_aux_table",
+    "innodb_ft_server_stopword_table",
+    "innodb_ft_user_stopword_table",
+    "innodb_monitor_disable",
+    "innodb_monitor_enable",
+    "innodb_monitor_reset",
+    "innodb_monitor_reset_all",
+    "innodb_tmpdir",
+    "lc_messages_dir",
+    "log_bin_basename",
+    "log_bin_index",
+    "proxy_user",
+    "relay_log",
+];
+
+/// Whether a variable's value is NULL.
+pub(crate) fn is_null(name: &str, value: &str) -> bool {
+    match value {
+        "" => NULL_AT_FIRST.contains(&name),
+        "NULL" => name == "secure_file_priv",
+        _ => false,
+    }
 }
 
 /// Whether a variable is a switch, which SHOW VARIABLES shows as ON or OFF.
@@ -128,4 +213,23 @@ pub(crate) fn is_switch(name: &str) -> bool {
 /// Whether there is a system variable of a name.
 pub(crate) fn exists(name: &str) -> bool {
     find(&name.to_ascii_lowercase()).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_scopes_name_variables_that_there_are() {
+        for name in OF_SESSIONS {
+            let (.., usage) = find(name).unwrap_or_else(|| panic!("{name}"));
+            assert!(*usage != Use::Global, "{name}");
+        }
+        for name in NULL_AT_FIRST {
+            assert!(find(name).is_some_and(|(_, first, _)| first.is_empty()), "{name}");
+        }
+        for name in KEPT {
+            assert!(find(name).is_some_and(|(.., usage)| *usage == Use::Fixed), "{name}");
+        }
+    }
 }

@@ -1,12 +1,13 @@
 //! The parameters of a statement: a caller's, or the user variables of EXECUTE with all their types.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
 use tidegate_rows::{ColumnType, Param, Value};
 
 use super::{ParamKind, revise::Revise};
 use crate::{
     env::UserValue,
+    lexer::{self, LexMode},
     value::{
         Datum, Rep, Val,
         decimal::Decimal,
@@ -19,6 +20,16 @@ use crate::{
 pub(crate) struct Text<'a> {
     pub(crate) sql: &'a [u8],
     pub(crate) params: Params<'a>,
+}
+
+impl<'a> Text<'a> {
+    /// The values of the `?` in a part of the text.
+    pub(crate) fn params_within(self, part: (usize, usize), mode: LexMode) -> Params<'a> {
+        match self.params.len() {
+            0 => self.params,
+            _ => self.params.part(lexer::params_within(self.sql, part, mode)),
+        }
+    }
 }
 
 /// Values for the `?` of a statement.
@@ -60,6 +71,15 @@ impl<'a> Params<'a> {
             Self::Bound(params) => params.len(),
             Self::Variables(values) => values.len(),
             Self::Made(made) => made.values.len(),
+        }
+    }
+
+    /// Those of these numbers; none if there are fewer.
+    pub(crate) fn part(self, numbers: Range<usize>) -> Self {
+        match self {
+            Self::Bound(params) => Self::Bound(params.get(numbers).unwrap_or_default()),
+            Self::Variables(values) => Self::Variables(values.get(numbers).unwrap_or_default()),
+            Self::Made(made) => Self::Made(Made { values: made.values.get(numbers).unwrap_or_default(), ..made }),
         }
     }
 

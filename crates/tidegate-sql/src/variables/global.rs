@@ -32,7 +32,7 @@ pub(crate) fn environment(engine: &EngineInner, client: &Arc<Client>) -> Env {
 /// SET GLOBAL of one variable; `None` for its first value.
 ///
 /// # Errors
-/// 1228 for a variable that only sessions have, 1231 for a wrong value.
+/// 1231 for a wrong value.
 pub(crate) fn set(
     engine: &EngineInner,
     env: &Env,
@@ -40,9 +40,6 @@ pub(crate) fn set(
     usage: Use,
     value: Option<&UserValue>,
 ) -> Res<()> {
-    if list::is_of_session(name) {
-        return Err(errors::session_to_set(name));
-    }
     // Two names of one variable.
     let name = match name {
         "tx_isolation" => "transaction_isolation",
@@ -104,12 +101,12 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("tidegate-sql-globals-{}", std::process::id()));
         let engine = Engine::open(EngineOptions::new(&dir)).unwrap();
         let open = environment(&engine.inner, &engine.inner.clients.make());
-        let set = |value: &str| set(&engine.inner, &open, "init_connect", Use::Free, Some(&text_value(value)));
+        let set = |value: &str| set(&engine.inner, &open, "lc_messages", Use::Free, Some(&text_value(value)));
         assert_eq!(set(&"x".repeat(VALUE_BYTES_MAX + 1)).unwrap_err().code, 1231);
         set(&"x".repeat(VALUE_BYTES_MAX)).unwrap();
-        assert_eq!(get(&engine.inner, &open, "init_connect").unwrap(), "");
+        assert_eq!(get(&engine.inner, &open, "lc_messages").unwrap(), "en_US");
         let begun = environment(&engine.inner, &open.client);
-        assert_eq!(get(&engine.inner, &begun, "init_connect").unwrap().len(), VALUE_BYTES_MAX);
+        assert_eq!(get(&engine.inner, &begun, "lc_messages").unwrap().len(), VALUE_BYTES_MAX);
         drop(engine);
         let _ = std::fs::remove_dir_all(&dir);
     }

@@ -247,6 +247,44 @@ async fn parameters_are_data() {
 }
 
 #[tokio::test]
+async fn statements_without_rows_take_parameters() {
+    let fixture = Fixture::new("set-params");
+    let mut session = fixture.session().await;
+    run(&mut session, "CREATE TABLE t (a INT, s VARCHAR(100)); INSERT INTO t VALUES (7, 'seven')").await;
+    let text = |text: &str| Param::Bytes(text.as_bytes().to_vec().into());
+    let day = Param::Typed(ColumnType::Date, "2024-02-29".as_bytes().into());
+    for (sql, params, shown, expected) in [
+        ("SET @x := ?", vec![Param::Int(-5)], "@x, @x + 1", "-5,-4"),
+        ("SET @x := ?", vec![Param::Uint(u64::MAX)], "@x", "18446744073709551615"),
+        ("SET @x := ?", vec![text("it's ?")], "@x, CONCAT(@x, '!')", "it's ?,it's ?!"),
+        ("SET @x := ?", vec![Param::Null], "@x IS NULL", "1"),
+        ("SET @x := ?", vec![Param::Double(2.5)], "@x * 2", "5"),
+        ("SET @x := ?", vec![day], "@x", "2024-02-29"),
+        ("SET @x = ?, @y = CONCAT(?, '?', ?)", vec![Param::Int(1), text("a"), text("b")], "@x, @y", "1,a?b"),
+        ("SET @x = (SELECT s FROM t WHERE a = ?), autocommit = ?", vec![Param::Int(7), Param::Int(1)], "@x", "seven"),
+        ("SET SESSION group_concat_max_len = ?", vec![Param::Int(77)], "@@group_concat_max_len", "77"),
+        ("DO @x := ? * ?", vec![Param::Int(6), Param::Int(7)], "@x", "42"),
+        ("SELECT s, ? FROM t WHERE a = ? INTO @x, @y", vec![text("q"), Param::Int(7)], "@x, @y", "seven,q"),
+        ("SET STATEMENT max_statement_time = ? FOR DO @x := ?", vec![Param::Int(9), Param::Int(3)], "@x", "3"),
+    ] {
+        let described = session.describe(sql.as_bytes()).await.unwrap();
+        assert_eq!((described.params, described.columns.len()), (params.len(), 0), "{sql}");
+        session.execute(Statement { sql: sql.as_bytes(), params: &params }, &mut Rows::default()).await.unwrap();
+        assert_eq!(one(&mut session, &format!("SELECT {shown}")).await, expected, "{sql}");
+    }
+    let sql = b"SHOW COLUMNS FROM t WHERE Field = ?";
+    assert_eq!(session.describe(sql).await.unwrap().columns.len(), 6);
+    let mut rows = Rows::default();
+    session.execute(Statement { sql, params: &[text("s")] }, &mut rows).await.unwrap();
+    assert_eq!(rows.rows.len(), 1);
+    assert_eq!(rows.rows[0][..2], ["s", "varchar(100)"]);
+    for params in [vec![], vec![Param::Int(1), Param::Int(2)]] {
+        let set = session.execute(Statement { sql: b"SET @x := ?", params: &params }, &mut Rows::default()).await;
+        assert!(matches!(set, Err(QueryError::Server(error)) if error.code == 1210));
+    }
+}
+
+#[tokio::test]
 async fn parameters_that_are_moments_are_no_texts() {
     let fixture = Fixture::new("moments");
     let mut session = fixture.session().await;

@@ -69,3 +69,52 @@ set @d = 1, sql_mode = 'bad';
 select @d;
 set @d = 2, @e = nosuch;
 select @d;
+
+-- Scopes: what only sessions have, what no session has, what nobody changes.
+@OWN = timestamp ;; insert_id ;; last_insert_id ;; identity ;; in_transaction ;; warning_count ;; error_count ;; rand_seed1 ;; pseudo_thread_id ;; sql_log_bin ;; gtid_seq_no ;; skip_replication ;; external_user ;; proxy_user ;; last_gtid ;; default_master_connection
+set global {OWN} = 1;
+set global {OWN} = default;
+select @@global.{OWN};
+@COMMON = max_connections ;; init_connect ;; read_only ;; event_scheduler ;; local_infile ;; connect_timeout ;; table_open_cache ;; general_log ;; innodb_file_per_table ;; key_buffer_size
+set {COMMON} = default;
+set session {COMMON} = 1;
+set @@session.{COMMON} = default;
+select @@session.{COMMON};
+select @@local.{COMMON};
+select @@{COMMON} is null, @@global.{COMMON} is null;
+@FIXED = version ;; version_comment ;; hostname ;; port ;; license ;; log_bin ;; have_ssl ;; lower_case_table_names ;; protocol_version ;; character_set_system ;; system_time_zone ;; secure_file_priv ;; innodb_page_size ;; performance_schema ;; thread_stack ;; open_files_limit ;; skip_networking ;; innodb_rollback_on_timeout ;; ft_min_word_len
+set {FIXED} = default;
+set {FIXED} = 1;
+set global {FIXED} = default;
+set session {FIXED} = default;
+select @@session.{FIXED};
+select @@global.{FIXED} is null;
+@COUNTED = in_transaction ;; warning_count ;; error_count ;; external_user ;; last_gtid
+set {COUNTED} = default;
+set session {COUNTED} = 0;
+@HELD = max_allowed_packet ;; net_buffer_length ;; max_user_connections
+set {HELD} = 1048576;
+set session {HELD} = default;
+select @@session.{HELD} = @@{HELD};
+@WITHOUT = insert_id ;; last_insert_id ;; identity ;; rand_seed1 ;; pseudo_thread_id
+set {WITHOUT} = default;
+set last_insert_id = 17;
+select last_insert_id(), @@last_insert_id, @@identity;
+set session identity = 18;
+select last_insert_id(), @@last_insert_id, @@identity;
+set last_insert_id = 'x';
+set @@session.last_insert_id = 0;
+select last_insert_id(), @@session.identity;
+set sort_buffer_size = 300000, version = 'x';
+set statement sort_buffer_size = 400000, version = 'x' for select 1;
+select @@version <> 'x';
+set session version = 'x', @left = 1;
+set global timestamp = 1, @left = 1;
+select @left is null;
+set sql_log_bin = default;
+@EMPTY = secure_file_priv ;; innodb_tmpdir ;; external_user ;; relay_log ;; init_file ;; default_tmp_storage_engine
+select @@{EMPTY} is null;
+set innodb_lock_wait_timeout = 'a';
+set group_concat_max_len = 1;
+select @@group_concat_max_len;
+set group_concat_max_len = default, idle_transaction_timeout = 'x';
