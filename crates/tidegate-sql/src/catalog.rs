@@ -23,6 +23,7 @@ use crate::{
     parse::{
         KeyKind,
         program::{event, routine, trigger},
+        view::CheckOption,
     },
     sql_mode,
     value::{Rep, collation::Collation},
@@ -259,15 +260,23 @@ impl Table {
         Definer { name, is_invoker: parts.next() == Some("INVOKER") }
     }
 
-    /// What the comment of a view is: the word that tables of tables show, and its definer.
-    pub(crate) fn view_comment(definer: &Definer) -> String {
+    /// What the comment of a view is: the word that tables of tables show, its definer, its check option.
+    pub(crate) fn view_comment(definer: &Definer, check: Option<CheckOption>) -> String {
         let Definer { name, is_invoker } = definer;
-        let security = if *is_invoker { "INVOKER" } else { "DEFINER" };
+        let mut security = if *is_invoker { "INVOKER" } else { "DEFINER" }.to_owned();
+        if let Some(check) = check {
+            security = format!("{security}\0{}", check.word());
+        }
         match name {
-            None if !is_invoker => "VIEW".to_owned(),
+            None if !is_invoker && check.is_none() => "VIEW".to_owned(),
             None => format!("VIEW\0\0\0{security}"),
             Some(name) => format!("VIEW\0{}\0{}\0{security}", name.user, name.host),
         }
+    }
+
+    /// WITH CHECK OPTION of a view.
+    pub(crate) fn check_option(&self) -> Option<CheckOption> {
+        self.comment.split('\0').nth(4).filter(|_| self.is_view()).and_then(CheckOption::of_word)
     }
 
     /// The comment as it is shown.

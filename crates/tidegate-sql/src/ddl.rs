@@ -13,6 +13,7 @@ mod routine;
 mod sequence;
 mod temporary;
 mod trigger;
+mod view;
 mod view_columns;
 
 use std::{
@@ -27,12 +28,11 @@ use crate::{
     account_name::Name,
     accounts::{Access, Privileges},
     cache::StatementCache,
-    catalog::{self, Catalog, Definer, Table, TableState},
+    catalog::{self, Catalog, Definer, Table},
     catalog_file, errors,
     parse::{AlterItem, Statement, TableName, account::Who},
     schema::{Schema, commits::Reservation},
     session::{Core, acquire_unused, pool::Pool, sequences::write_marks},
-    sql_mode,
     store::{
         conn::{Cell, Conn, SqliteError, Step, to_server_error},
         file_source::off_thread,
@@ -106,11 +106,7 @@ pub(crate) fn run(
             rename::rename(core, &pairs)?;
             0
         }
-        Statement::CreateView { name, columns, text: (from, to), or_replace, definer, is_invoker } => {
-            let view = String::from_utf8_lossy(&text.sql[from..to]).trim_end_matches([';', ' ', '\n']).to_owned();
-            let definer = definer_of(core, definer.as_ref(), is_invoker)?;
-            create_view(core, &name, &columns, view, or_replace, &definer)?
-        }
+        Statement::CreateView(definition) => view::create(core, &definition, text.sql)?,
         _ => return Err(errors::internal("not a definition").into()),
     };
     Ok(Some(affected))
@@ -488,56 +484,6 @@ fn definer_of(core: &Core, definer: Option<&Who>, is_invoker: bool) -> Res<Defin
     }
     let is_process = name == Access::owner().name;
     Ok(Definer { name: (!is_process).then_some(name), is_invoker })
-}
-
-fn create_view(
-    core: &mut Core,
-    name: &TableName,
-    columns: &[String],
-    text: String,
-    or_replace: bool,
-    definer: &Definer,
-) -> Res<u64> {
-    check_name(&name.name)?;
-    let schema = schema_of(core, name)?;
-    // The view must mean something now; what its columns are is asked again at each use.
-    let mode = core.env.statement_mode() & sql_mode::READING;
-    let described = describe_view(core, &text, mode, &schema)?;
-    if !columns.is_empty() && columns.len() != described.len() {
-        return Err(errors::view_columns());
-    }
-    let columns = described
-        .into_iter()
-        .enumerate()
-        .map(|(index, found)| {
-            let name = columns.get(index).cloned().unwrap_or_else(|| found.name.clone());
-            view_columns::view_column(core, found, name, index as u32 + 1)
-        })
-        .collect();
-    change(core, &schema, &[&name.name], |conn, catalog| {
-        let id = match catalog.table(&name.name) {
-            Some(old) if old.is_view() && or_replace => old.id,
-            Some(_) => return Err(errors::table_exists(&name.name)),
-            None => next_table_id(conn)?,
-        };
-        let table = Table {
-            id,
-            name: name.name.clone(),
-            columns,
-            indexes: Vec::new(),
-            foreign_keys: Vec::new(),
-            checks: Vec::new(),
-            engine: sql_mode::text_of(mode),
-            collation: Collation::DEFAULT,
-            comment: Table::view_comment(definer),
-            created: core.env.now_micros() / 1_000_000,
-            view: Some(text),
-            next_column_id: 1,
-            state: Arc::new(TableState::default()),
-        };
-        catalog_file::store(conn, &table).map_err(internal)
-    })?;
-    Ok(0)
 }
 
 /// The columns of a view's text.

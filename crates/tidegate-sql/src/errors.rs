@@ -557,6 +557,8 @@ errors! {
     wrong_execute_arguments() = 1210 b"HY000" "Incorrect arguments to EXECUTE";
     /// An object of the wrong kind.
     not_a_table(schema, name) = 1347 b"HY000" "'{schema}.{name}' is not of type 'BASE TABLE'";
+    /// WITH CHECK OPTION of a view whose rows are not those of a table.
+    no_check_option(schema, name) = 1368 b"HY000" "CHECK OPTION on non-updatable view `{schema}`.`{name}`";
     /// SHOW CREATE VIEW of a table.
     not_a_view(schema, name) = 1347 b"HY000" "'{schema}.{name}' is not of type 'VIEW'";
     /// Different numbers of columns in a UNION.

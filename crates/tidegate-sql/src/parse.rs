@@ -35,6 +35,8 @@ mod set;
 mod show;
 pub(crate) mod transaction;
 mod tree;
+mod values;
+pub(crate) mod view;
 pub(crate) mod wait;
 pub(crate) use alter::AlterItem;
 pub(crate) use ddl::{CheckSpec, ColumnSpec, CreateTable, DefaultSpec, ForeignKeySpec, IndexSpec, KeyKind};
@@ -84,7 +86,7 @@ fn parse_here(
             tokens,
         ));
     }
-    let mut tokens = plain_clauses(tokens);
+    let mut tokens = values::as_selects(plain_clauses(tokens));
     let seconds = wait::take(&mut tokens);
     if tokens.iter().filter(|token| is_operator(token)).count() > OPERATORS_MAX {
         return Err(errors::unsupported(format!("more than {OPERATORS_MAX} operators in a statement")));
@@ -296,7 +298,7 @@ fn statement(p: &mut Parser) -> Result<Outcome> {
         "GRANT" => return accounts::grant(p),
         "REVOKE" => return accounts::revoke(p),
         "HANDLER" | "XA" | "INSTALL" | "UNINSTALL" | "RESIGNAL" | "GET" | "HELP" | "CHANGE" | "PURGE" | "RESET"
-        | "STOP" | "CACHE" | "BINLOG" | "SHUTDOWN" | "VALUES" => {
+        | "STOP" | "CACHE" | "BINLOG" | "SHUTDOWN" => {
             return Ok(Err(errors::unsupported(&verb)));
         }
         _ => {

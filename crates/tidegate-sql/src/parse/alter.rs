@@ -8,10 +8,10 @@ use super::{
     comma_separated,
     ddl::{
         CheckSpec, ColumnSpec, DefaultSpec, ForeignKeySpec, IndexSpec, Refused, TableOptions, alter_database,
-        constraint, if_exists, if_not_exists, table_options,
+        column_references, constraint, if_exists, if_not_exists, table_options,
     },
     program::{self, RoutineKind},
-    sequence, table_name, word_or_string,
+    sequence, table_name, view, word_or_string,
 };
 use crate::{
     dialect::{expect_word, identifier, is_word, skip, take_word, take_words, unexpected},
@@ -124,6 +124,9 @@ pub(super) fn alter(p: &mut Parser) -> Result<Outcome> {
     if take_word(p, "SEQUENCE") {
         return sequence::alter(p);
     }
+    if ["ALGORITHM", "DEFINER", "SQL", "VIEW"].iter().any(|word| is_word(p.peek_token_ref(), word)) {
+        return view::alter(p);
+    }
     take_word(p, "IGNORE");
     if !take_word(p, "TABLE") {
         let Token::Word(word) = &p.peek_token_ref().token else { return unexpected(p) };
@@ -222,7 +225,11 @@ fn alter_add(p: &mut Parser, items: &mut Vec<AlterItem>) -> Result<Refused<()>> 
     if p.consume_token(&Token::LParen) {
         loop {
             match column(p)? {
-                Ok(spec) => items.push(AlterItem::AddColumn { spec, place: Place::Same, if_not_exists }),
+                Ok(spec) => {
+                    let key = column_references(p, &spec.name)?;
+                    items.push(AlterItem::AddColumn { spec, place: Place::Same, if_not_exists });
+                    items.extend(key.map(AlterItem::AddForeignKey));
+                }
                 Err(error) => return Ok(Err(error)),
             }
             if !p.consume_token(&Token::Comma) {
@@ -234,8 +241,10 @@ fn alter_add(p: &mut Parser, items: &mut Vec<AlterItem>) -> Result<Refused<()>> 
     }
     match column(p)? {
         Ok(spec) => {
+            let key = column_references(p, &spec.name)?;
             let place = place(p)?;
             items.push(AlterItem::AddColumn { spec, place, if_not_exists });
+            items.extend(key.map(AlterItem::AddForeignKey));
             Ok(Ok(()))
         }
         Err(error) => Ok(Err(error)),

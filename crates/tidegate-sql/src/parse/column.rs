@@ -99,9 +99,6 @@ pub(super) fn column_rest(p: &mut Parser, name: String) -> Result<Refused<Column
             spec.collation = Some(word_or_string(p)?);
         } else if takes_charset(p, &spec.ty) {
             spec.charset = Some(word_or_string(p)?);
-        } else if take_word(p, "REFERENCES") {
-            // MySQL reads and ignores it in a column; the table's FOREIGN KEY counts.
-            return Ok(Err(errors::unsupported("REFERENCES in a column; write FOREIGN KEY (…) REFERENCES …")));
         } else if take_words(p, &["GENERATED", "ALWAYS", "AS"]) || take_word(p, "AS") {
             let text = in_parentheses(p)?;
             let stored = take_word(p, "STORED") || take_word(p, "PERSISTENT");

@@ -6,12 +6,11 @@ use super::{
     Outcome, Result, Span, Statement, TableName, accounts,
     alter::AlterItem,
     column::{column, in_parentheses},
-    comma_separated, parenthesised, query_span, sequence, table_name, word_or_string,
+    comma_separated, parenthesised, query_span, sequence, table_name, view, word_or_string,
 };
 use crate::{
     dialect::{expect_word, identifier, is_word, skip, take_word, take_words, unexpected},
     errors,
-    parse::account::Who,
     value::SqlType,
 };
 
@@ -157,25 +156,9 @@ pub(super) fn create(p: &mut Parser) -> Result<Outcome> {
             return accounts::create(p, or_replace, is_role);
         }
     }
-    let (mut definer, mut is_invoker) = (None, false);
-    loop {
-        if take_word(p, "ALGORITHM") {
-            skip(p, &Token::Eq);
-            word_or_string(p)?;
-        } else if take_word(p, "DEFINER") {
-            skip(p, &Token::Eq);
-            definer = Some(accounts::who(p)?);
-        } else if take_words(p, &["SQL", "SECURITY"]) {
-            is_invoker = take_word(p, "INVOKER");
-            if !is_invoker {
-                expect_word(p, "DEFINER")?;
-            }
-        } else {
-            break;
-        }
-    }
+    let security = view::security(p)?;
     if take_word(p, "VIEW") {
-        return Ok(Ok(create_view(p, or_replace, definer, is_invoker)?));
+        return view::create(p, or_replace, security);
     }
     let kind = if take_word(p, "UNIQUE") {
         KeyKind::Unique
@@ -229,17 +212,6 @@ pub(super) fn alter_database(p: &mut Parser) -> Result<Outcome> {
         return unexpected(p);
     }
     Ok(Ok(Statement::AlterDatabase { name, collation, charset }))
-}
-
-fn create_view(p: &mut Parser, or_replace: bool, definer: Option<Who>, is_invoker: bool) -> Result<Statement> {
-    let name = table_name(p)?;
-    let columns = if p.peek_token_ref().token == Token::LParen {
-        parenthesised(p, |p| Ok(identifier(p)?.value))?
-    } else {
-        Vec::new()
-    };
-    expect_word(p, "AS")?;
-    Ok(Statement::CreateView { name, columns, text: query_span(p)?, or_replace, definer, is_invoker })
 }
 
 fn create_index(p: &mut Parser, kind: KeyKind) -> Result<Outcome> {
@@ -391,10 +363,25 @@ fn table_item(p: &mut Parser, table: &mut CreateTable) -> Result<std::result::Re
         return Ok(Ok(()));
     }
     match column(p)? {
-        Ok(spec) => table.columns.push(spec),
+        Ok(spec) => {
+            table.foreign_keys.extend(column_references(p, &spec.name)?);
+            table.columns.push(spec);
+        }
         Err(error) => return Ok(Err(error)),
     }
     Ok(Ok(()))
+}
+
+/// The foreign key that may stand behind a column: `[CONSTRAINT [name]] REFERENCES …`.
+pub(super) fn column_references(p: &mut Parser, column: &str) -> Result<Option<ForeignKeySpec>> {
+    let (mut name, named) = (None, take_word(p, "CONSTRAINT"));
+    if named && !is_word(p.peek_token_ref(), "REFERENCES") {
+        name = Some(identifier(p)?.value);
+    }
+    if !named && !is_word(p.peek_token_ref(), "REFERENCES") {
+        return Ok(None);
+    }
+    references(p, name, vec![column.to_owned()]).map(Some)
 }
 
 /// An index, foreign key or check of CREATE TABLE or ALTER TABLE ADD; `None` if a column comes next.

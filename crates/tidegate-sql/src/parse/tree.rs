@@ -10,8 +10,9 @@ use crate::{
     clients::Kill,
     lexer::Rows,
     parse::{
-        account::{AccountStatement, Who},
+        account::AccountStatement,
         program::{CreateRoutine, CreateTrigger, RoutineKind, event::EventStatement, signature::SaysChange},
+        view::CreateView,
     },
 };
 
@@ -76,15 +77,7 @@ pub(crate) enum Statement {
         items: Vec<AlterItem>,
     },
     RenameTable(Vec<(TableName, TableName)>),
-    CreateView {
-        name: TableName,
-        columns: Vec<String>,
-        text: Span,
-        or_replace: bool,
-        definer: Option<Who>,
-        /// SQL SECURITY INVOKER
-        is_invoker: bool,
-    },
+    CreateView(Box<CreateView>),
     DropView {
         views: Vec<TableName>,
         if_exists: bool,

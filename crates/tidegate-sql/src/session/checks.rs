@@ -7,7 +7,10 @@ use super::Core;
 use crate::{
     accounts::{Access, Privileges, Reach},
     errors,
-    parse::{AlterItem, CreateTable, IsolationScope, KillTarget, SetItem, Show, ShowWhat, Statement, TableName},
+    parse::{
+        AlterItem, CreateTable, IsolationScope, KillTarget, SetItem, Show, ShowWhat, Statement, TableName,
+        view::Existing,
+    },
     schema::is_virtual,
     temporary_name,
 };
@@ -126,9 +129,10 @@ impl Check<'_> {
                 self.on_table(from, Privileges::ALTER.and(Privileges::DROP))?;
                 self.on_schemas_table(to, Privileges::CREATE.and(Privileges::INSERT))
             }),
-            Statement::CreateView { name, or_replace, .. } => {
-                let drop = if *or_replace { Privileges::DROP } else { Privileges::NONE };
-                self.on_schemas_table(name, Privileges::CREATE_VIEW.and(drop))
+            Statement::CreateView(view) => {
+                let replaces = matches!(view.existing, Existing::Replaced | Existing::Altered);
+                let drop = if replaces { Privileges::DROP } else { Privileges::NONE };
+                self.on_schemas_table(&view.name, Privileges::CREATE_VIEW.and(drop))
             }
             Statement::DropView { views, .. } => {
                 views.iter().try_for_each(|view| self.on_schemas_table(view, Privileges::DROP))

@@ -28,11 +28,13 @@ pub(super) fn show_create(
     let catalog = core.engine.schema(schema)?.catalog()?;
     let table = catalog.table(name).ok_or_else(|| errors::no_such_table(schema, name))?;
     if let Some(text) = &table.view {
+        let check = table.check_option().map(|check| format!(" WITH {} CHECK OPTION", check.word()));
         let text = format!(
-            "CREATE ALGORITHM=UNDEFINED DEFINER={} SQL SECURITY {} VIEW {} AS {text}",
+            "CREATE ALGORITHM=UNDEFINED DEFINER={} SQL SECURITY {} VIEW {} AS {text}{}",
             table.definer().shown().in_sql(),
             table.definer().security(),
-            quoted(&table.name)
+            quoted(&table.name),
+            check.unwrap_or_default()
         );
         let row = vec![Some(table.name.clone()), Some(text), Some("utf8mb4".into()), Some("utf8mb4_general_ci".into())];
         return super::rows(

@@ -17,7 +17,7 @@ use crate::{
     accounts::Privileges,
     catalog::{Catalog, Table},
     errors,
-    parse::KeyKind,
+    parse::{KeyKind, view::CheckOption},
     session::pool::Pool,
     store::{
         conn::{Cell, Conn, Step},
@@ -478,7 +478,7 @@ fn views(translator: &Translator<'_>, about: &About) -> Res<Rows> {
                 schema.into(),
                 table.name.as_str().into(),
                 if shows_text { text.as_str() } else { "" }.into(),
-                "NONE".into(),
+                table.check_option().map_or("NONE", CheckOption::word).into(),
                 "NO".into(),
                 table.definer().shown().to_string().into(),
                 table.definer().security().into(),

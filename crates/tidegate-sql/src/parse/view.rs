@@ -1,0 +1,136 @@
+//! CREATE VIEW and ALTER VIEW.
+
+use sqlparser::{parser::Parser, tokenizer::Token};
+
+use super::{
+    Outcome, Result, Span, Statement, TableName, account::Who, accounts, parenthesised, query_span, table_name,
+    word_or_string,
+};
+use crate::{
+    dialect::{expect_word, identifier, skip, take_word, take_words},
+    errors,
+};
+
+/// What becomes of a view of the name that is there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Existing {
+    /// It stays, and the statement fails.
+    Refused,
+    /// It stays: IF NOT EXISTS.
+    Kept,
+    /// OR REPLACE
+    Replaced,
+    /// ALTER VIEW: there has to be one.
+    Altered,
+}
+
+/// WITH CHECK OPTION: which conditions hold for rows that are written through a view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CheckOption {
+    /// Those of the view and of all that it is made of.
+    Cascaded,
+    /// Those of the view.
+    Local,
+}
+
+impl CheckOption {
+    /// Its word.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Cascaded => "CASCADED",
+            Self::Local => "LOCAL",
+        }
+    }
+
+    /// The one of a word.
+    pub(crate) fn of_word(word: &str) -> Option<Self> {
+        [Self::Cascaded, Self::Local].into_iter().find(|option| option.word() == word)
+    }
+}
+
+/// CREATE VIEW or ALTER VIEW.
+#[derive(Debug, Clone)]
+pub(crate) struct CreateView {
+    pub(crate) name: TableName,
+    pub(crate) columns: Vec<String>,
+    /// Where the query stands.
+    pub(crate) text: Span,
+    pub(crate) existing: Existing,
+    pub(crate) definer: Option<Who>,
+    /// SQL SECURITY INVOKER, or DEFINER, where it is said.
+    pub(crate) is_invoker: Option<bool>,
+    pub(crate) check: Option<CheckOption>,
+}
+
+/// As whom a view is run, as far as the words in front of VIEW say.
+#[derive(Debug, Default)]
+pub(super) struct Security {
+    definer: Option<Who>,
+    is_invoker: Option<bool>,
+}
+
+/// Reads the words in front of VIEW.
+pub(super) fn security(p: &mut Parser) -> Result<Security> {
+    let mut found = Security::default();
+    loop {
+        if take_word(p, "ALGORITHM") {
+            skip(p, &Token::Eq);
+            word_or_string(p)?;
+        } else if take_word(p, "DEFINER") {
+            skip(p, &Token::Eq);
+            found.definer = Some(accounts::who(p)?);
+        } else if take_words(p, &["SQL", "SECURITY"]) {
+            found.is_invoker = Some(take_word(p, "INVOKER"));
+            if found.is_invoker == Some(false) {
+                expect_word(p, "DEFINER")?;
+            }
+        } else {
+            return Ok(found);
+        }
+    }
+}
+
+/// CREATE VIEW, behind this word.
+pub(super) fn create(p: &mut Parser, or_replace: bool, security: Security) -> Result<Outcome> {
+    let existing = match (or_replace, take_words(p, &["IF", "NOT", "EXISTS"])) {
+        (true, true) => return Ok(Err(errors::wrong_usage("OR REPLACE", "IF NOT EXISTS"))),
+        (true, false) => Existing::Replaced,
+        (false, true) => Existing::Kept,
+        (false, false) => Existing::Refused,
+    };
+    Ok(Ok(view(p, existing, security)?))
+}
+
+/// ALTER VIEW, behind ALTER.
+pub(super) fn alter(p: &mut Parser) -> Result<Outcome> {
+    let security = security(p)?;
+    expect_word(p, "VIEW")?;
+    Ok(Ok(view(p, Existing::Altered, security)?))
+}
+
+fn view(p: &mut Parser, existing: Existing, security: Security) -> Result<Statement> {
+    let name = table_name(p)?;
+    let columns = if p.peek_token_ref().token == Token::LParen {
+        parenthesised(p, |p| Ok(identifier(p)?.value))?
+    } else {
+        Vec::new()
+    };
+    expect_word(p, "AS")?;
+    let text = query_span(p)?;
+    let check = check_option(p)?;
+    let Security { definer, is_invoker } = security;
+    Ok(Statement::CreateView(Box::new(CreateView { name, columns, text, existing, definer, is_invoker, check })))
+}
+
+fn check_option(p: &mut Parser) -> Result<Option<CheckOption>> {
+    if !take_word(p, "WITH") {
+        return Ok(None);
+    }
+    let option = if take_word(p, "LOCAL") { CheckOption::Local } else { CheckOption::Cascaded };
+    if option == CheckOption::Cascaded {
+        take_word(p, "CASCADED");
+    }
+    expect_word(p, "CHECK")?;
+    expect_word(p, "OPTION")?;
+    Ok(Some(option))
+}
