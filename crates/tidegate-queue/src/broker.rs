@@ -17,6 +17,9 @@ use crate::{
 /// Queues of which nobody wants anything are forgotten when there are twice as many as were left the last time, and at least this
 /// many.
 const QUEUES_KEPT_MIN: usize = 1024;
+/// Looks into the store for somebody who wants several messages and could have some at once. Two of them find a hundred; more are for messages
+/// between them that others have. There is an end, so that nobody waits for a hundredth message behind all those that others have.
+pub(crate) const LOOKS_MAX: u32 = 8;
 
 /// Who waits for messages and who has which, for all workers of a process and one store.
 pub struct Broker {
@@ -72,11 +75,30 @@ pub(crate) struct Waiter {
     pub(crate) messages_max: usize,
     pub(crate) lease_ms: u64,
     pub(crate) waker: Waker,
+    /// Looks into the store that are worth the wait for more than one message.
+    pub(crate) looks_left: u32,
+}
+
+impl Waiter {
+    /// So many messages must be known before it gets any, unless there are not so many.
+    fn wanted(&self) -> usize {
+        if self.looks_left > 0 { self.messages_max } else { 1 }
+    }
 }
 
 impl Queue {
-    pub(crate) fn is_paused(&self) -> bool {
-        self.is_paused
+    /// Whether the first in line gets nothing without a look into the store that nobody has begun.
+    pub(crate) fn wants_look(&self) -> bool {
+        !self.is_paused && self.line.values().next().is_some_and(|first| self.window.lacks(first.wanted()))
+    }
+
+    /// Begins a look into the store; answers behind which place.
+    pub(crate) fn begin_look(&mut self) -> Option<Place> {
+        if let Some(mut first) = self.line.first_entry() {
+            let looks_left = &mut first.get_mut().looks_left;
+            *looks_left = looks_left.saturating_sub(1);
+        }
+        self.window.begin_scan()
     }
 
     fn is_idle(&self) -> bool {
@@ -232,6 +254,12 @@ impl Broker {
         let now = (!queue.line.is_empty()).then(|| self.now_ms());
         while let (Some(first), Some(now)) = (queue.line.first_entry(), now) {
             let waiter = first.get();
+            if !queue.window.knows_first(waiter.wanted()) {
+                if !queue.window.is_scanned() {
+                    waiter.waker.wake_by_ref();
+                }
+                return;
+            }
             let mut grants = Vec::new();
             while grants.len() < waiter.messages_max
                 && let Some(place) = queue.window.take_first()
@@ -257,7 +285,7 @@ impl Broker {
                 grants.push(Grant { place, number: state.last_lease });
             }
             if grants.is_empty() {
-                if queue.window.lacks() {
+                if queue.window.lacks(1) {
                     waiter.waker.wake_by_ref();
                 }
                 return;

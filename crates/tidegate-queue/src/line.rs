@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    broker::{Broker, State, Waiter},
+    broker::{Broker, LOOKS_MAX, State, Waiter},
     lease::Lease,
     window::Place,
 };
@@ -28,7 +28,7 @@ pub struct InLine {
 pub enum Turn {
     /// These messages are to be had, one at least.
     Messages(Vec<Lease>),
-    /// Nobody knows which message is the next: look into the store.
+    /// Nobody knows which messages are the next: look into the store.
     Scan(Scan),
 }
 
@@ -48,7 +48,8 @@ impl InLine {
         poll_fn(|cx| self.poll_turn(cx)).await
     }
 
-    /// As [`turn`](Self::turn), but waits no longer than it takes to know whether there is anything. `None` if there is nothing.
+    /// As [`turn`](Self::turn), but waits no longer than it takes to know whether there is anything. `None` if there is nothing. Looks into the store
+    /// for those in front too: they may be slow, and what is left is for whoever asks.
     pub async fn turn_now(&mut self) -> Option<Turn> {
         poll_fn(|cx| {
             if let Poll::Ready(turn) = self.poll_turn(cx) {
@@ -58,6 +59,9 @@ impl InLine {
             if state.granted.contains_key(&self.ticket) {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
+            }
+            if let Some(turn) = self.look(&mut state) {
+                return Poll::Ready(Some(turn));
             }
             let queue = state.queue(&self.queue);
             if !queue.window.is_scanned() {
@@ -80,8 +84,8 @@ impl InLine {
             Some(waiter) => waiter.waker.clone_from(cx.waker()),
             None => {
                 let waker = cx.waker().clone();
-                let waiter = Waiter { messages_max: self.messages_max, lease_ms: self.lease_ms, waker };
-                queue.line.insert(self.ticket, waiter);
+                let (messages_max, lease_ms) = (self.messages_max, self.lease_ms);
+                queue.line.insert(self.ticket, Waiter { messages_max, lease_ms, waker, looks_left: LOOKS_MAX });
             }
         }
         self.broker.advance(&mut state, &self.queue);
@@ -89,17 +93,20 @@ impl InLine {
             return Poll::Ready(messages);
         }
         let is_first = state.queue(&self.queue).line.keys().next() == Some(&self.ticket);
-        let queue = state.queue(&self.queue);
-        if is_first && !queue.is_paused() && queue.window.lacks() {
-            let after = queue.window.begin_scan();
-            return Poll::Ready(Turn::Scan(Scan {
-                broker: self.broker.clone(),
-                queue: self.queue.clone(),
-                after,
-                is_over: false,
-            }));
+        match is_first.then(|| self.look(&mut state)).flatten() {
+            Some(turn) => Poll::Ready(turn),
+            None => Poll::Pending,
         }
-        Poll::Pending
+    }
+
+    /// Begins to look into the store if the first in line gets nothing without that.
+    fn look(&self, state: &mut State) -> Option<Turn> {
+        let queue = state.queue(&self.queue);
+        if !queue.wants_look() {
+            return None;
+        }
+        let after = queue.begin_look();
+        Some(Turn::Scan(Scan { broker: self.broker.clone(), queue: self.queue.clone(), after, is_over: false }))
     }
 
     fn take(&self, state: &mut State) -> Option<Turn> {
@@ -354,6 +361,62 @@ mod tests {
             assert!(matches!(hurried.as_mut().poll(&mut cx), Poll::Ready(None)), "the first has the only message");
         }
         assert_eq!(world.poll(&mut first).len(), 1);
+    }
+
+    #[test]
+    fn who_wants_several_messages_gets_them_however_few_a_look_finds() {
+        let mut world = World::new();
+        for _ in 0..20 {
+            world.publish(0);
+        }
+        let numbers = |leases: &[Lease]| leases.iter().map(Lease::message).collect::<Vec<_>>();
+        let mut line = world.broker.line_up("q", 8, LEASE_MS);
+        let first = world.poll(&mut line);
+        assert_eq!(numbers(&first), (1..=8).collect::<Vec<_>>());
+        // The window has the ninth. What others have is passed over, and what is left is given when there is no more.
+        let mut other = world.broker.line_up("q", 12, LEASE_MS);
+        assert_eq!(numbers(&world.poll(&mut other)), (9..=20).collect::<Vec<_>>(), "and was given back");
+        let mut third = world.broker.line_up("q", 100, LEASE_MS);
+        assert_eq!(numbers(&world.poll(&mut third)), (9..=20).collect::<Vec<_>>());
+        drop(first);
+        world.broker.forget("q");
+        assert_eq!(world.pull().map(|(id, _)| id), Some(1));
+    }
+
+    #[test]
+    fn nobody_waits_for_long_for_more_than_is_known() {
+        let mut world = World::new();
+        let looks = usize::try_from(LOOKS_MAX).expect("a small number");
+        for _ in 0..1 + SCAN_PLACES * looks + 2 {
+            world.publish(0);
+        }
+        let held: Vec<_> = std::iter::from_fn(|| world.pull()).collect();
+        let settling = world.broker.settle("q", held[0].1).expect("it is held");
+        world.broker.forget("q");
+        settling.back();
+        let last = world.publish(0);
+        let mut line = world.broker.line_up("q", 2, LEASE_MS);
+        let got: Vec<u64> = world.poll(&mut line).iter().map(Lease::message).collect();
+        assert_eq!(got, [1], "{last} is behind many that others have");
+    }
+
+    #[test]
+    fn who_is_in_a_hurry_looks_for_one_in_front_who_is_slow() {
+        let mut world = World::new();
+        for _ in 0..5 {
+            world.publish(0);
+        }
+        let mut slow = world.broker.line_up("q", 4, LEASE_MS);
+        let mut cx = Context::from_waker(Waker::noop());
+        let Poll::Ready(Turn::Scan(scan)) = slow.poll_turn(&mut cx) else { panic!("nobody knows the store") };
+        scan.found(&world.stored.iter().copied().take(SCAN_PLACES).collect::<Vec<_>>(), false);
+        // It wants more than these three, and does not come to look.
+        let mut second = world.broker.line_up("q", 1, LEASE_MS);
+        let turn = std::pin::pin!(second.turn_now()).poll(&mut cx);
+        let Poll::Ready(Some(Turn::Scan(scan))) = turn else { panic!("{turn:?}") };
+        scan.found(&world.stored.iter().copied().skip(SCAN_PLACES).collect::<Vec<_>>(), true);
+        assert_eq!(world.poll(&mut second).iter().map(Lease::message).collect::<Vec<_>>(), [5]);
+        assert_eq!(world.poll(&mut slow).len(), 4);
     }
 
     #[test]

@@ -46,9 +46,15 @@ impl Window {
         self.places.pop_first()
     }
 
-    /// Whether nobody can tell which message is the first without a look into the store.
-    pub(crate) fn lacks(&self) -> bool {
-        self.known != Known::All && !self.is_scanned && self.places.first().is_none_or(|first| !self.knows(*first))
+    /// Whether the first messages that wait are known: so many, or all that there are.
+    pub(crate) fn knows_first(&self, count: usize) -> bool {
+        let last = self.places.iter().nth(count.saturating_sub(1));
+        self.known == Known::All || last.is_some_and(|last| self.knows(*last))
+    }
+
+    /// Whether nobody can tell which messages are the first ones, so many, without a look into the store that nobody has begun.
+    pub(crate) fn lacks(&self, count: usize) -> bool {
+        !self.is_scanned && !self.knows_first(count)
     }
 
     /// Whether somebody looks for more in the store.
@@ -137,25 +143,26 @@ mod tests {
     fn what_is_known_is_taken_in_order() {
         let mut window = Window::default();
         window.add(place(5, 1));
-        assert!(window.lacks(), "the store may have earlier ones");
+        assert!(window.lacks(1), "the store may have earlier ones");
         assert_eq!(window.take_first(), None);
         assert_eq!(window.begin_scan(), None);
-        assert!(!window.lacks(), "one looks");
+        assert!(!window.lacks(1), "one looks");
         // Both come while somebody looks: one in front of what is found, one behind.
         window.add(place(1, 9));
         window.add(place(7, 10));
         window.end_scan(&[place(5, 1), place(5, 2), place(6, 3)], false, |place| place.id != 2);
+        assert!(window.knows_first(3) && !window.knows_first(4) && window.lacks(4), "one was found that does not wait");
         assert_eq!(window.take_first(), Some(place(1, 9)));
         assert_eq!(window.take_first(), Some(place(5, 1)));
         window.add(place(6, 2));
         assert_eq!(window.take_first(), Some(place(6, 2)));
         assert_eq!(window.take_first(), Some(place(6, 3)));
-        assert!(window.take_first().is_none() && window.lacks());
+        assert!(window.take_first().is_none() && window.lacks(1));
         assert_eq!(window.begin_scan(), Some(place(6, 3)));
         window.end_scan(&[place(7, 10)], true, |_| true);
         window.add(place(9, 11));
         assert_eq!((window.take_first(), window.take_first()), (Some(place(7, 10)), Some(place(9, 11))));
-        assert!(window.take_first().is_none() && !window.lacks());
+        assert!(window.take_first().is_none() && !window.lacks(1));
     }
 
     #[test]
@@ -170,10 +177,10 @@ mod tests {
         for id in 0..PLACES_LEFT as u64 {
             assert_eq!(window.take_first(), Some(place(0, id)));
         }
-        assert!(window.take_first().is_none() && window.lacks());
+        assert!(window.take_first().is_none() && window.lacks(1));
         assert_eq!(window.begin_scan(), Some(place(0, PLACES_LEFT as u64 - 1)));
         window.abandon_scan();
-        assert!(window.lacks());
+        assert!(window.lacks(1));
     }
 
     #[test]
@@ -186,7 +193,7 @@ mod tests {
         window.add(place(0, 3));
         window.end_scan(&[place(0, 2)], true, |_| true);
         assert_eq!(window.take_first(), None);
-        assert!(window.lacks());
+        assert!(window.lacks(1));
         assert_eq!(window.begin_scan(), None);
     }
 }

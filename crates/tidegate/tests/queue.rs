@@ -116,6 +116,25 @@ fn many_publishers_and_consumers_share_the_work_and_nothing_comes_twice() {
 }
 
 #[test]
+fn a_pull_gets_as_many_messages_as_it_asks_for() {
+    let site = started("");
+    let port = site.port;
+    let batch = json!((0..300).map(|number| json!({"body": number.to_string()})).collect::<Vec<_>>());
+    assert_eq!(post(port, "jobs/batch", &batch.to_string()).0, 200);
+    let mut came = 0;
+    for (max, expected) in [(100, 100), (7, 7), (100, 100), (100, 93)] {
+        let (_, pulled) = post(port, &format!("jobs/pull?max={max}&lease=5m"), "");
+        let bodies: Vec<&str> =
+            pulled["messages"].as_array().expect("messages").iter().filter_map(|m| m["body"].as_str()).collect();
+        let numbers: Vec<String> = (came..came + expected).map(|number| number.to_string()).collect();
+        assert_eq!(bodies, numbers);
+        came += expected;
+    }
+    assert_eq!(post(port, "jobs/pull?max=100", "").0, 204);
+    finish(site);
+}
+
+#[test]
 fn what_was_published_survives_a_crash_and_what_was_acknowledged_does_not_come_again() {
     let mut site = started("");
     let port = site.port;
