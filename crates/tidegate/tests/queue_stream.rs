@@ -178,6 +178,7 @@ fn what_is_no_stream_is_refused() {
         ("GET", "mail/stream?prefetch=0", 400),
         ("GET", "mail/stream?prefetch=101", 400),
         ("GET", "mail/stream?lease=soon", 400),
+        ("GET", "mail/stream?lease=0", 400),
         ("GET", "mail/stream?wait=1", 400),
         ("POST", "mail/stream", 405),
         ("GET", "mail@nobody/stream", 404),

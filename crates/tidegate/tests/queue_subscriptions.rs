@@ -92,6 +92,36 @@ fn each_subscriber_gets_everything_beside_consumers_that_share_the_work() {
 }
 
 #[test]
+fn a_subscription_has_nothing_of_a_former_one_of_its_name() {
+    let mut site = started("queue_outbox shop;", QUEUES);
+    let port = site.port;
+    let subscribe = || assert_eq!(post(port, "mail/subscriptions?name=audit", "").0, 200);
+    subscribe();
+    let new = ask(port, "GET", "mail@audit", "").1;
+    let change = "mail@audit?attempts_max=3&paused=true&length_max=1&age_max=1h&overflow=drop_oldest";
+    assert_ne!(ask(port, "PATCH", change, "").1, new);
+    assert_eq!(post(port, "mail", "former").0, 200);
+    assert_eq!(ask(port, "DELETE", "mail/subscriptions?name=audit", "").0, 200);
+    assert_eq!(count(port, "queues"), 0);
+    subscribe();
+    assert_eq!(ask(port, "GET", "mail@audit", "").1, new);
+    // Nor if SQL has ended it, which leaves what it had.
+    assert_ne!(ask(port, "PATCH", change, "").1, new);
+    assert_eq!(post(port, "sql", "DELETE FROM subscriptions").0, 200);
+    eventually("it is noticed", || (post(port, "mail@audit/pull", "").0 == 404).then_some(()));
+    assert_eq!(count(port, "queues"), 1);
+    subscribe();
+    site.kill();
+    site.start();
+    assert_eq!(ask(port, "GET", "mail@audit", "").1, new);
+    for body in ["one", "two"] {
+        assert_eq!(post(port, "mail", body).0, 200);
+    }
+    check(port, "mail@audit", &["one", "two"]);
+    finish(site);
+}
+
+#[test]
 fn what_cannot_be_subscribed_is_refused() {
     let site = started("queue_outbox shop;", QUEUES);
     let port = site.port;

@@ -132,6 +132,8 @@ location = / {
         ask("POST", "a/batch", "[" .. string.rep('{"body":"x"},', 1000) .. '{"body":"x"}]')
         ask("POST", "a/pull?max=0")
         ask("POST", "a/pull?max=101")
+        ask("POST", "a/pull?lease=0")
+        ask("POST", "a/pull?lease=0s")
         ask("POST", "a/pull", "body")
         ask("POST", "a/ack")
         ask("POST", "a/ack?receipt=7")
@@ -170,6 +172,8 @@ GET /
 400 {"error":"a batch has 1 to 1000 messages"}
 400 {"error":"\"max\" is no number from 1 to 100: \"0\""}
 400 {"error":"\"max\" is no number from 1 to 100: \"101\""}
+400 {"error":"\"lease\" must be longer than 0"}
+400 {"error":"\"lease\" must be longer than 0"}
 413 {"error":"the body has more than 0 bytes"}
 400 {"error":"\"receipt\" is missing"}
 400 {"error":"this is no receipt: \"7\""}

@@ -204,6 +204,17 @@ pub(super) fn time_ms(name: &str, value: &str) -> Result<u64, Refused> {
     Ok(millis(time))
 }
 
+/// The value of a parameter that says how long a consumer is to have messages, in milliseconds. Not 0: nobody could settle them in that time.
+///
+/// # Errors
+/// It is none.
+pub(super) fn lease_ms(name: &str, value: &str) -> Result<u64, Refused> {
+    match time_ms(name, value)? {
+        0 => Err(Refused::bad(format!("\"{name}\" must be longer than 0"))),
+        lease_ms => Ok(lease_ms),
+    }
+}
+
 /// A time in milliseconds, as the store and the broker have it.
 pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)

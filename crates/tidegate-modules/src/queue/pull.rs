@@ -8,7 +8,7 @@ use tidegate_queue::{InLine, Lease, Turn};
 use super::{
     answer::{Refused, send, write_message},
     api::{Call, Failure, count},
-    message::{Message, millis, time_ms},
+    message::{self, Message, millis, time_ms},
     store::{Store, StoreError},
     tables::READY,
 };
@@ -29,7 +29,7 @@ pub(super) async fn pull(call: Call) -> Result<Step, Failure> {
         match name {
             "max" => max = count(name, value, MESSAGES_MAX)?,
             "wait" => wait_ms = time_ms(name, value)?.min(wait_ms_max),
-            "lease" => lease_ms = time_ms(name, value)?,
+            "lease" => lease_ms = message::lease_ms(name, value)?,
             _ => return Ok(false),
         }
         Ok(true)

@@ -90,8 +90,11 @@ impl Queue {
     /// Pulls up to `max` messages, and waits for the first one if there are none. None if the time is over. May be dropped.
     ///
     /// # Errors
-    /// The database cannot be used; as a sentence.
+    /// The lease is of no time, or the database cannot be used; as a sentence.
     pub async fn pull(&self, max: usize, wait: Duration, lease: Option<Duration>) -> Result<Vec<Taken>, String> {
+        if lease.is_some_and(|lease| millis(lease) == 0) {
+            return Err("\"lease\" must be longer than 0".to_owned());
+        }
         if !self.store.is_pullable(&self.name).await.map_err(sentence)? {
             return Err(format!("there is no subscription {:?}", self.name));
         }

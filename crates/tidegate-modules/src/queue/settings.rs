@@ -5,7 +5,7 @@
 use std::{collections::HashMap, sync::PoisonError};
 
 use tidegate_rows::{Param, Value};
-use tidegate_sql::table::{Each, OnDuplicate, Request, Rows};
+use tidegate_sql::table::{Answer, Each, OnDuplicate, Request, Rows};
 
 use super::{
     gather::{bytes, number},
@@ -123,6 +123,19 @@ impl Store {
         let tables = open.tables.clone();
         self.carry_out(open, &[(&tables.queues, Request::Insert(&row, OnDuplicate::Replace))]).await?;
         self.know(queue, settings);
+        Ok(())
+    }
+
+    /// A queue has no settings any more.
+    ///
+    /// # Errors
+    /// Storage errors.
+    pub(super) async fn forget_settings(&self, queue: &str) -> Result<(), StoreError> {
+        let key = [Value::Bytes(queue.as_bytes())];
+        let open = self.open().await?;
+        let tables = open.tables.clone();
+        self.carry_out(open, &[(&tables.queues, Request::Delete(Rows::with_key(&key), Answer::Number))]).await?;
+        self.know(queue, Settings::default());
         Ok(())
     }
 

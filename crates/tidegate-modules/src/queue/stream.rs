@@ -24,7 +24,7 @@ use tidegate_queue::{Hands, Lease};
 use super::{
     answer::{Refused, write_message},
     api::{Call, Failure, count},
-    message::{Message, millis, time_ms},
+    message::{self, Message, millis},
     pull::{self, MESSAGES_MAX, WAIT_MS},
     store::StoreError,
 };
@@ -55,7 +55,7 @@ pub(super) async fn stream(call: Call) -> Result<Step, Failure> {
     call.each_param(|name, value| {
         match name {
             "prefetch" => prefetch = count(name, value, MESSAGES_MAX)?,
-            "lease" => lease_ms = time_ms(name, value)?,
+            "lease" => lease_ms = message::lease_ms(name, value)?,
             _ => return Ok(false),
         }
         Ok(true)

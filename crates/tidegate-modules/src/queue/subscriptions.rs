@@ -170,10 +170,10 @@ impl Store {
         Ok(())
     }
 
-    /// Ends a subscription and deletes its messages. Answers whether there was one. It goes on when the future is dropped.
+    /// Ends a subscription and deletes its messages and its settings. Answers whether there was one. It goes on when the future is dropped.
     ///
     /// # Errors
-    /// Storage errors; messages may be left then, which the next of this name does not get.
+    /// Storage errors; messages and settings may be left then, which the next of this name does not get.
     pub(super) async fn unsubscribe(self: &Rc<Self>, queue: &str, name: &str) -> Result<bool, StoreError> {
         let (store, queue, name) = (self.clone(), queue.to_owned(), name.to_owned());
         let ending = tokio::task::spawn_local(async move { store.unsubscribe_now(&queue, &name).await });
@@ -198,7 +198,8 @@ impl Store {
         Ok(deleted > 0)
     }
 
-    /// Deletes the messages of a subscription, also those that somebody has: there is nobody any more to whom they could come again.
+    /// Deletes the settings and the messages of a subscription, also those that somebody has: there is nobody any more to whom they could come
+    /// again.
     async fn clear_subscription(&self, queue: &str, name: &str) -> Result<(), StoreError> {
         let queue = format!("{queue}{SEPARATOR}{name}");
         // Those that are blocked first: none of them gets a turn.
@@ -206,6 +207,7 @@ impl Store {
             self.delete_where(&queue, state, |_| true).await?;
         }
         self.forget_order(&queue).await?;
+        self.forget_settings(&queue).await?;
         self.broker().forget(&queue);
         Ok(())
     }
