@@ -13,7 +13,8 @@ use crate::{
 };
 
 /// Somebody who waits for messages of a queue. The place in the line is kept until this is dropped; who was given messages and has
-/// found none of them there ([`Lease::gone`]) waits on where it stood.
+/// found none of them there ([`Lease::gone`]) waits on where it stood. Whoever does not ask for a [turn](InLine::turn) for a while
+/// [steps aside](InLine::step_aside): what it is given meanwhile nobody else has.
 #[derive(Debug)]
 pub struct InLine {
     broker: Arc<Broker>,
@@ -109,14 +110,8 @@ impl InLine {
         Some(Turn::Scan(Scan { broker: self.broker.clone(), queue: self.queue.clone(), after, is_over: false }))
     }
 
-    fn take(&self, state: &mut State) -> Option<Turn> {
-        let grants = state.granted.remove(&self.ticket)?;
-        Some(Turn::Messages(grants.into_iter().map(|grant| Lease::new(&self.broker, grant)).collect()))
-    }
-}
-
-impl Drop for InLine {
-    fn drop(&mut self) {
+    /// Leaves messages to those behind until the next turn is asked for, which is where this stands now. What was given and is not taken yet goes to them too.
+    pub fn step_aside(&mut self) {
         let mut state = self.broker.state();
         state.queue(&self.queue).line.remove(&self.ticket);
         let unused = state.granted.remove(&self.ticket).unwrap_or_default();
@@ -127,6 +122,17 @@ impl Drop for InLine {
             }
         }
         self.broker.advance(&mut state, &self.queue);
+    }
+
+    fn take(&self, state: &mut State) -> Option<Turn> {
+        let grants = state.granted.remove(&self.ticket)?;
+        Some(Turn::Messages(grants.into_iter().map(|grant| Lease::new(&self.broker, grant)).collect()))
+    }
+}
+
+impl Drop for InLine {
+    fn drop(&mut self) {
+        self.step_aside();
     }
 }
 
@@ -323,6 +329,23 @@ mod tests {
         assert_eq!(world.pull().map(|(id, _)| id), Some(first), "the third has dropped it");
         drop(leases);
         assert_eq!(world.pull().map(|(id, _)| id), Some(second));
+    }
+
+    #[test]
+    fn who_steps_aside_leaves_messages_to_others_and_keeps_its_place() {
+        let mut world = World::new();
+        let mut first = world.broker.line_up("q", 1, LEASE_MS);
+        let mut second = world.broker.line_up("q", 1, LEASE_MS);
+        assert!(world.poll(&mut first).is_empty() && world.poll(&mut second).is_empty());
+        let given = world.publish(0);
+        first.step_aside();
+        assert_eq!(world.poll(&mut second).iter().map(Lease::message).collect::<Vec<_>>(), [given], "and given back");
+        let (taken, _) = world.pull().expect("it waits");
+        assert_eq!(taken, given);
+        assert!(world.poll(&mut second).is_empty() && world.poll(&mut first).is_empty());
+        let next = world.publish(0);
+        assert!(world.poll(&mut second).is_empty(), "the first is in front again");
+        assert_eq!(world.poll(&mut first).iter().map(Lease::message).collect::<Vec<_>>(), [next]);
     }
 
     #[test]

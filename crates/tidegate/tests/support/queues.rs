@@ -104,6 +104,12 @@ impl Jobs {
     #[track_caller]
     pub(crate) fn connect(site: &Site) -> Self {
         let stream = eventually("the port is open", || UnixStream::connect(site.dir.join("logs/jobs.sock")).ok());
+        Self::of(stream)
+    }
+
+    /// The client of a connection.
+    #[track_caller]
+    pub(crate) fn of(stream: UnixStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).expect("set");
         Self(BufReader::new(stream))
     }

@@ -328,11 +328,17 @@ impl Line<'_> {
 
     /// Sends all answers.
     async fn send(&mut self) -> Result<(), Over> {
+        self.send_or(|| ()).await
+    }
+
+    /// Sends all answers; tells `when_slow` each time that the client does not take them at once.
+    async fn send_or(&mut self, mut when_slow: impl FnMut()) -> Result<(), Over> {
         let mut rest = &self.output[..];
         while !rest.is_empty() {
             match self.session.stream.try_write(rest) {
                 Ok(count) => rest = &rest[count..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    when_slow();
                     let ready = self.session.wait(WRITE_TIME_MAX_MS, |cx| self.session.stream.poll_write_ready(cx));
                     if !matches!(ready.await, Ok(Wait::Ready(()))) {
                         return Err(Over::Lost);
@@ -559,8 +565,8 @@ impl Line<'_> {
             if given > 0 {
                 return Ok(Ok(given));
             }
-            // Nobody waits for earlier answers until a job comes.
-            if let Err(over) = self.send().await {
+            // Nobody waits for earlier answers until a job comes. Who does not read them is to get none meanwhile.
+            if let Err(over) = self.send_or(|| reserving.step_aside()).await {
                 return Ok(Err(over));
             }
             self.give_buffers();

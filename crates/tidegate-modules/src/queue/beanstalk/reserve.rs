@@ -100,6 +100,11 @@ impl<'a> Reserving<'a> {
         }
     }
 
+    /// Leaves what may come to others for as long as the client does not wait for it. It keeps its places in the lines.
+    pub(super) fn step_aside(&mut self) {
+        self.lines.0.iter_mut().for_each(|(_, line)| line.step_aside());
+    }
+
     /// Waits until there is something, or answers why not. `input` gets what the client sends meanwhile. A worker that ends lets its
     /// clients wait no longer than `wait_max`.
     ///
