@@ -340,10 +340,9 @@ pub(crate) fn smoke_blocks() -> Result<Vec<(String, Block)>, String> {
 }
 
 fn smoke_block(bench: &Bench) -> Block {
-    let bench = &match bench.kind {
-        Kind::Sizes | Kind::SizesMemory => sizes::sized(bench, 10),
-        _ => bench.with_block(bench.block.clone()),
-    };
+    if matches!(bench.kind, Kind::Sizes | Kind::SizesMemory) {
+        return smoke_block(&Bench { kind: Kind::Http, ..sizes::sized(bench, 10) });
+    }
     let mut block = Block { title: bench.title.clone(), line: bench.block.line, sections: Vec::new() };
     let mut add = |name: &str, value: String| {
         let section = Section { name: name.to_owned(), escapes: false, chomp: false, value, line: bench.block.line };

@@ -6,7 +6,7 @@ use super::load;
 use super::report::Row;
 use super::server::{Contestant, Running, Site};
 use super::special::{fetch, figure};
-use super::statements::{expand, exponent};
+use super::statements::{self, expand};
 use crate::cases::Vars;
 use std::time::Duration;
 
@@ -36,13 +36,12 @@ pub(super) fn growth(
 ) -> Result<(), String> {
     let unit = if of == Of::Request { "ms" } else { "MB" };
     row.unit(unit);
-    let sizes: Result<Vec<u32>, _> = bench.value("sizes").split_whitespace().map(str::parse).collect();
-    let sizes = sizes.map_err(|_| "\"sizes\" wants numbers")?;
-    let mut figures = vec![Vec::new(); contestants.len()];
+    let sizes = statements::sizes(bench)?;
+    let mut all: Vec<_> = contestants.iter().map(|contestant| (contestant.name, Vec::new())).collect();
     for size in &sizes {
         let bench = sized(bench, *size);
         // They take turns: what else the machine does hits all of them.
-        for (contestant, figures) in contestants.iter().zip(&mut figures) {
+        for (contestant, (_, figures)) in contestants.iter().zip(&mut all) {
             let site = Site::create(&bench, vars, contestant, None)?;
             let server = Running::start(&site, &contestant.binary)?;
             load::check_answer(&bench, &site).map_err(|problem| format!("{}: {problem}", contestant.name))?;
@@ -52,15 +51,11 @@ pub(super) fn growth(
             });
         }
     }
-    let mut laws = Vec::new();
-    for (contestant, figures) in contestants.iter().zip(&figures) {
-        let shown: Vec<String> = figures.iter().map(|figure| format!("{figure:.2}")).collect();
-        laws.push(format!("{} {} {unit}, n^{:.2}", contestant.name, shown.join(", "), exponent(&sizes, figures)));
+    for (name, figures) in &all {
         let least = if of == Of::Memory { figures.first().copied().unwrap_or_default() } else { 0.0 };
-        row.add(contestant.name, figure(figures.last().copied().unwrap_or_default() - least));
+        row.add(name, figure(figures.last().copied().unwrap_or_default() - least));
     }
-    let sizes: Vec<String> = sizes.iter().map(u32::to_string).collect();
-    row.note(&format!("n = {}: {}", sizes.join(", "), laws.join("; ")));
+    statements::note_laws(row, unit, &sizes, &all);
     Ok(())
 }
 

@@ -38,8 +38,7 @@ pub(super) fn growth(
     row: &mut Row,
 ) -> Result<(), String> {
     row.unit("ms");
-    let sizes: Result<Vec<u32>, _> = bench.value("sizes").split_whitespace().map(str::parse).collect();
-    let sizes = sizes.map_err(|_| "\"sizes\" wants numbers")?;
+    let sizes = sizes(bench)?;
     let Some(contestant) = contestants.iter().find(|contestant| contestant.name == "tidegate") else {
         return Err("ours does not take part".to_owned());
     };
@@ -52,20 +51,35 @@ pub(super) fn growth(
         let port = vars.expand("$TEST_MARIADB_PORT")?;
         targets.insert(0, Target { name: bench.against.name(), port, pids: mariadb.to_vec(), dir: site.dir() });
     }
-    let mut laws = Vec::new();
+    let mut all = Vec::new();
     for target in &targets {
         let times: Vec<f64> = sizes.iter().map(|size| target.time(bench, *size, rounds)).collect::<Result<_, _>>()?;
-        let shown: Vec<String> = times.iter().map(|time| format!("{time:.2}")).collect();
-        laws.push(format!("{} {} ms, n^{:.2}", target.name, shown.join(", "), exponent(&sizes, &times)));
         row.add(target.name, figure(times.last().copied().unwrap_or_default()));
+        all.push((target.name, times));
     }
-    let sizes: Vec<String> = sizes.iter().map(u32::to_string).collect();
-    row.note(&format!("n = {}: {}", sizes.join(", "), laws.join("; ")));
+    note_laws(row, "ms", &sizes, &all);
     Ok(())
 }
 
+/// The sizes over which a benchmark goes.
+pub(super) fn sizes(bench: &Bench) -> Result<Vec<u32>, String> {
+    let sizes: Result<_, _> = bench.value("sizes").split_whitespace().map(str::parse).collect();
+    sizes.map_err(|_| "\"sizes\" wants numbers".to_owned())
+}
+
+/// Puts the figures of all sizes and the laws of their growth into the title.
+pub(super) fn note_laws(row: &mut Row, unit: &str, sizes: &[u32], all: &[(&str, Vec<f64>)]) {
+    let law = |(name, figures): &(&str, Vec<f64>)| {
+        let shown: Vec<String> = figures.iter().map(|figure| format!("{figure:.2}")).collect();
+        format!("{name} {} {unit}, n^{:.2}", shown.join(", "), exponent(sizes, figures))
+    };
+    let laws: Vec<String> = all.iter().map(law).collect();
+    let sizes: Vec<String> = sizes.iter().map(u32::to_string).collect();
+    row.note(&format!("n = {}: {}", sizes.join(", "), laws.join("; ")));
+}
+
 /// The power of the size by which the time grows from the smallest to the largest.
-pub(super) fn exponent(sizes: &[u32], times: &[f64]) -> f64 {
+fn exponent(sizes: &[u32], times: &[f64]) -> f64 {
     let span = |first: f64, last: f64| (last / first).ln();
     match (sizes, times) {
         ([small, .., large], [first, .., last]) => span(*first, *last) / span(f64::from(*small), f64::from(*large)),
