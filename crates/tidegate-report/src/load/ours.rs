@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// How long it waits for a response: it is to count slow ones, not to give them up.
-const TIMEOUT: &str = "120s";
+const TIMEOUT: &str = "40s";
 
 /// A binary with the sub-command.
 pub struct Ours {

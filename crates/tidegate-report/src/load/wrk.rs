@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 /// How long wrk waits for a response: it is to count slow ones, not to give them up.
-const TIMEOUT: &str = "120s";
+const TIMEOUT: &str = "40s";
 
 /// An installed wrk.
 pub struct Wrk {
