@@ -5,11 +5,12 @@
 use std::{io, time::Duration};
 
 use instant_acme::{
-    Account, AuthorizationHandle, AuthorizationStatus, CertificateIdentifier, ChallengeType, Error, Identifier,
-    NewOrder, OrderStatus, RetryPolicy,
+    Account, AuthorizationHandle, AuthorizationStatus, CertificateIdentifier, ChallengeStatus, ChallengeType, Error,
+    Identifier, NewOrder, OrderStatus, RetryPolicy,
 };
 use rcgen::{CustomExtension, KeyPair};
 use rustls::pki_types::{Der, PrivatePkcs8KeyDer};
+use tidegate_net::log::{Level, note};
 use tidegate_tls::{
     alpn_challenge,
     client::ClientError,
@@ -22,6 +23,7 @@ use crate::{
     key::KeyType,
     order::{self, Order},
     patience::Later,
+    under_way::UnderWay,
 };
 
 /// Longest time that an authority may take to look at a proof, or to sign.
@@ -77,6 +79,22 @@ impl IssueError {
         }
     }
 
+    /// Whether nothing comes of the order any more. After anything else the next try goes on with it: the authority may work on it,
+    /// or have done so, and only the answer was lost.
+    fn is_final(&self) -> bool {
+        match self {
+            Self::Authority(Error::Api(problem)) => !matches!(problem.status, Some(429 | 500..)),
+            Self::Authority(_) | Self::Roots(_) | Self::Tls(_) => false,
+            Self::NotProved { .. }
+            | Self::NoChallenge { .. }
+            | Self::Status(_)
+            | Self::Profile(_)
+            | Self::Request(_)
+            | Self::Material(_)
+            | Self::Answer(_) => true,
+        }
+    }
+
     /// Whether the authority does not take what the order says of the certificate that it replaces.
     fn is_of_replacement(&self) -> bool {
         const ALREADY: &str = "urn:ietf:params:acme:error:alreadyReplaced";
@@ -106,25 +124,73 @@ pub(crate) fn identity(material: &Material) -> Option<CertificateIdentifier<'sta
     Some(CertificateIdentifier::new(Der::from_slice(key), Der::from_slice(serial)))
 }
 
-/// Has a certificate made, in the place of `replaced` if the authority wants to know.
+/// Has a certificate made, in the place of `replaced` if the authority wants to know, or fetches the one that was being made when a
+/// process ended or an answer was lost. `now` is in seconds since 1970.
 ///
 /// # Errors
 /// [`IssueError`].
-pub(crate) async fn issue(order: &Order, account: &Account, replaced: &Material) -> Result<Material, IssueError> {
+pub(crate) async fn issue(
+    order: &Order,
+    account: &Account,
+    replaced: &Material,
+    now: i64,
+) -> Result<Material, IssueError> {
+    if let Some(kept) = order.under_way() {
+        let made = if kept.is_of(account.id(), now) { go_on(order, account, kept).await? } else { None };
+        // A process that ended behind writing the certificate has left its order.
+        if let Some(made) = made.filter(|made| made.certified.cert.first() != replaced.certified.cert.first()) {
+            return Ok(made);
+        }
+        order.forget_under_way();
+    }
     let replaces = if replaced.is_provisional { None } else { identity(replaced) };
     let made = match new_order(order, account, replaces.clone()).await {
         Err(error) if replaces.is_some() && error.is_of_replacement() => new_order(order, account, None).await,
         made => made,
     };
-    let mut under_way = made?;
-    if under_way.state().status == OrderStatus::Pending {
-        prove(order, &mut under_way).await?;
-    }
-    let policy = RetryPolicy::new().timeout(DECISION_TIME_MAX);
+    let under_way = made?;
     let key = make_key(order.key_type()).await?;
-    let request = order::params(order.names())?.serialize_request(&key)?;
-    under_way.finalize_csr(request.der()).await?;
-    let chain = under_way.poll_certificate(&policy).await?;
+    order.keep_under_way(UnderWay::new(account.id(), under_way.url(), key.serialize_pem(), now));
+    complete(order, under_way, &key).await
+}
+
+/// Goes on with an order that was made before. `None` if there is nothing to go on with.
+async fn go_on(order: &Order, account: &Account, kept: UnderWay) -> Result<Option<Material>, IssueError> {
+    let Ok(key) = KeyPair::from_pem(&kept.key) else { return Ok(None) };
+    let mut under_way = match account.order(kept.url).await.map_err(IssueError::from) {
+        Ok(under_way) => under_way,
+        // Authorities forget orders.
+        Err(error) if error.is_final() && !error.is_of_account() => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let status = under_way.state().status;
+    if status == OrderStatus::Invalid {
+        return Ok(None);
+    }
+    note(Level::Notice, format_args!("the order for {order} of before, which is {status:?}, is gone on with"));
+    complete(order, under_way, &key).await.map(Some)
+}
+
+/// Does what an order still lacks, and fetches its certificate. An order that nothing comes of is forgotten.
+async fn complete(order: &Order, mut under_way: instant_acme::Order, key: &KeyPair) -> Result<Material, IssueError> {
+    let done = fetch(order, &mut under_way, key).await;
+    if let Err(error) = &done
+        && (error.is_final() || under_way.state().status == OrderStatus::Invalid)
+    {
+        order.forget_under_way();
+    }
+    done
+}
+
+async fn fetch(order: &Order, under_way: &mut instant_acme::Order, key: &KeyPair) -> Result<Material, IssueError> {
+    if under_way.state().status == OrderStatus::Pending {
+        prove(order, under_way).await?;
+    }
+    if under_way.state().status == OrderStatus::Ready {
+        let request = order::params(order.names())?.serialize_request(key)?;
+        under_way.finalize_csr(request.der()).await?;
+    }
+    let chain = under_way.poll_certificate(&RetryPolicy::new().timeout(DECISION_TIME_MAX)).await?;
     Ok(Material::of_pem(chain, key.serialize_pem())?)
 }
 
@@ -210,7 +276,10 @@ async fn answer<'h>(authorization: &'h mut AuthorizationHandle<'h>, wanted: Chal
             Answer::Tls { _answer: given.map_err(IssueError::Answer)? }
         }
     };
-    challenge.set_ready().await?;
+    // The authority may be looking already, where an order is gone on with.
+    if challenge.status == ChallengeStatus::Pending {
+        challenge.set_ready().await?;
+    }
     Ok(answer)
 }
 

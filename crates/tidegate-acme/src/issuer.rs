@@ -8,8 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use instant_acme::{Account, AccountCredentials, ExternalAccountKey, Key, NewAccount};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use instant_acme::{Account, AccountCredentials, Key};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tidegate_net::{
     log::{Level, SysError, note},
@@ -24,6 +26,7 @@ use crate::{
     http::{self, Way},
     issue::IssueError,
     patience::Patience,
+    register::register,
     store::{self, Store},
 };
 
@@ -77,10 +80,25 @@ pub struct Settings {
 pub struct Issuer {
     settings: Settings,
     store: Option<Store>,
-    account: tokio::sync::Mutex<Option<Account>>,
+    account: tokio::sync::Mutex<Known>,
     /// Credentials of the account that could not be written.
     unwritten: Mutex<Option<String>>,
     patience: Patience,
+}
+
+/// What is known of our account.
+#[derive(Default)]
+struct Known {
+    account: Option<Account>,
+    /// The key that an account was asked for with, until it is known.
+    asked_with: Option<PrivatePkcs8KeyDer<'static>>,
+}
+
+/// What an account's file has.
+enum Stored {
+    Account(Box<AccountCredentials>),
+    /// Who has asked for the account with this key has not kept the answer: it may be there.
+    Key(PrivatePkcs8KeyDer<'static>),
 }
 
 impl fmt::Debug for Issuer {
@@ -138,7 +156,7 @@ impl Issuer {
             return issuer;
         }
         let store = settings.state_path.clone().map(Store::new);
-        let account = tokio::sync::Mutex::new(None);
+        let account = tokio::sync::Mutex::default();
         let issuer =
             Arc::new(Self { settings, store, account, unwritten: Mutex::default(), patience: Patience::default() });
         known.push(Arc::downgrade(&issuer));
@@ -157,24 +175,30 @@ impl Issuer {
     /// Our account, which is made if there is none.
     pub(crate) async fn account(&self) -> Result<Account, IssueError> {
         let mut known = self.account.lock().await;
-        if let Some(account) = &*known {
+        if let Some(account) = &known.account {
             return Ok(account.clone());
         }
         // Whoever makes an account makes it for all who have the same directory.
         let _lock = self.lock_account().await;
-        let account = match self.stored_credentials() {
-            Some(credentials) => Account::builder_with_http(self.http()?).from_credentials(credentials).await?,
-            None => self.register().await?,
+        let account = match self.stored() {
+            Some(Stored::Account(credentials)) => {
+                Account::builder_with_http(self.http()?).from_credentials(*credentials).await?
+            }
+            Some(Stored::Key(key)) => self.register(key).await?,
+            None => {
+                let key = self.choose_key(&mut known.asked_with)?;
+                self.register(key).await?
+            }
         };
-        *known = Some(account.clone());
+        *known = Known { account: Some(account.clone()), asked_with: None };
         Ok(account)
     }
 
     /// Forgets an account that the authority does not know (any more).
     pub(crate) async fn forget_account(&self, account: &Account) {
         let mut known = self.account.lock().await;
-        if known.as_ref().is_some_and(|known| known.id() == account.id()) {
-            *known = None;
+        if known.account.as_ref().is_some_and(|known| known.id() == account.id()) {
+            known.account = None;
             *self.unwritten() = None;
         }
         let Some(store) = &self.store else { return };
@@ -215,8 +239,8 @@ impl Issuer {
         None
     }
 
-    /// The account of the last run.
-    fn stored_account(&self) -> Option<serde_json::Value> {
+    /// The account's file of the last run.
+    fn stored_account(&self) -> Option<Value> {
         let text = match self.store.as_ref()?.read(&self.account_file()) {
             Ok(text) => text?,
             Err(error) => {
@@ -227,40 +251,67 @@ impl Issuer {
         serde_json::from_str(&text).inspect_err(|error| self.warn(format_args!("{error}; a new account is made"))).ok()
     }
 
-    fn stored_credentials(&self) -> Option<AccountCredentials> {
+    fn stored(&self) -> Option<Stored> {
         if self.settings.account_key.is_some() {
             return None;
         }
         let stored = self.stored_account()?;
+        if stored.get("id").is_none()
+            && let Some(key) = stored.get("key_pkcs8").and_then(|key| readable_key(key.as_str()?))
+        {
+            return Some(Stored::Key(key));
+        }
         serde_json::from_value(stored)
             .inspect_err(|error| self.warn(format_args!("{error}; a new account is made")))
+            .map(|credentials| Stored::Account(Box::new(credentials)))
             .ok()
     }
 
-    async fn register(&self) -> Result<Account, IssueError> {
-        let settings = &self.settings;
-        let http = Account::builder_with_http(self.http()?);
-        let contacts: Vec<&str> = settings.contacts.iter().map(String::as_str).collect();
-        if let Some(Shared(key)) = &settings.account_key {
-            let pkcs8 = PrivatePkcs8KeyDer::from(key.to_vec());
-            let key = Key::from_pkcs8_der(pkcs8.clone_key())?;
-            let (account, _) = http.create_from_key((key, pkcs8.into()), settings.uri.clone()).await?;
-            if !contacts.is_empty() {
-                account.update_contacts(&contacts).await?;
-            }
-            return Ok(account);
+    /// The key for an account that is to be asked for, which is kept before anybody is asked: whoever ends before the answer is
+    /// kept finds the account by its key.
+    fn choose_key(
+        &self,
+        asked_with: &mut Option<PrivatePkcs8KeyDer<'static>>,
+    ) -> Result<PrivatePkcs8KeyDer<'static>, IssueError> {
+        if let Some(Shared(key)) = &self.settings.account_key {
+            return Ok(PrivatePkcs8KeyDer::from(key.to_vec()));
         }
-        let external = settings.external_account.as_ref();
-        let external = external.map(|(id, Shared(key))| ExternalAccountKey::new(id.clone(), key));
-        let new = NewAccount {
-            contact: &contacts,
-            terms_of_service_agreed: settings.accepts_terms,
-            only_return_existing: false,
+        let key = match asked_with.take() {
+            Some(key) => key,
+            None => Key::generate_pkcs8()?.1,
         };
-        let (account, credentials) = http.create(&new, settings.uri.clone(), external.as_ref()).await?;
-        note(Level::Notice, format_args!("acme issuer \"{}\": account {}", settings.name, account.id()));
-        if let Ok(text) = serde_json::to_string(&credentials) {
-            self.keep_credentials(text);
+        if let Some(store) = &self.store
+            && let Err(error) = store.write(&self.account_file(), &self.account_text(None, &key))
+        {
+            self.warn(format_args!("the key of the account cannot be kept {}", SysError(&error)));
+        }
+        *asked_with = Some(key.clone_key());
+        Ok(key)
+    }
+
+    /// Text of the account's file, in the form that `instant_acme` reads; without `id` while there is no answer.
+    fn account_text(&self, id: Option<&str>, key: &PrivatePkcs8KeyDer<'_>) -> String {
+        let mut text =
+            json!({ "key_pkcs8": URL_SAFE_NO_PAD.encode(key.secret_pkcs8_der()), "directory": self.settings.uri });
+        if let Some(id) = id {
+            text["id"] = id.into();
+        }
+        text.to_string()
+    }
+
+    /// The account of a key, made if there is none.
+    async fn register(&self, key: PrivatePkcs8KeyDer<'static>) -> Result<Account, IssueError> {
+        let settings = &self.settings;
+        let registered = register(&*self.http()?, key.secret_pkcs8_der(), settings).await?;
+        if settings.account_key.is_none() {
+            note(Level::Notice, format_args!("acme issuer \"{}\": account {}", settings.name, registered.id));
+            self.keep_credentials(self.account_text(Some(&registered.id), &key));
+        }
+        let http = Account::builder_with_http(self.http()?);
+        let account = http.from_parts(registered.id, key, settings.uri.clone()).await?;
+        if registered.is_known && !settings.contacts.is_empty() {
+            let contacts: Vec<&str> = settings.contacts.iter().map(String::as_str).collect();
+            account.update_contacts(&contacts).await?;
         }
         Ok(account)
     }
@@ -282,7 +333,10 @@ impl Issuer {
         let mut unwritten = self.unwritten();
         if let (Some(store), Some(text)) = (&self.store, &*unwritten) {
             let file = self.account_file();
-            if matches!(store.read(&file), Ok(Some(_))) || store.write(&file, text).is_ok() {
+            // A key alone is what we have left there ourselves.
+            let has_account =
+                |text: &str| serde_json::from_str(text).is_ok_and(|value: Value| value.get("id").is_some());
+            if matches!(store.read(&file), Ok(Some(text)) if has_account(&text)) || store.write(&file, text).is_ok() {
                 *unwritten = None;
             }
         }
@@ -310,4 +364,10 @@ impl Issuer {
     fn warn(&self, message: fmt::Arguments<'_>) {
         note(Level::Warn, format_args!("acme issuer \"{}\": {message}", self.settings.name));
     }
+}
+
+/// A key out of an account's file, if one can sign with it.
+fn readable_key(text: &str) -> Option<PrivatePkcs8KeyDer<'static>> {
+    let key = PrivatePkcs8KeyDer::from(URL_SAFE_NO_PAD.decode(text).ok()?);
+    Key::from_pkcs8_der(key.clone_key()).is_ok().then_some(key)
 }

@@ -10,6 +10,8 @@
 //!   certificate says nothing of the next.
 //! - K5: a certificate that has come and is due at once (a clock that is wrong, an authority whose suggestion lies in the past) is replaced after the
 //!   pauses of K3: authorities give few of the same names.
+//! - K6: a process may end at any moment. Keys are kept before an account or a certificate is asked for, and the next try finds what the authority has
+//!   made by them (`register`, `under_way`).
 
 use std::{
     fs::File,
@@ -233,11 +235,11 @@ async fn renew(order: &Order, advice: &Advice) -> Result<Renewed, IssueError> {
     };
     let current = order.managed().current();
     let account = order.issuer().account().await?;
-    let issued = match issue::issue(order, &account, &current).await {
+    let issued = match issue::issue(order, &account, &current, now()).await {
         Err(error) if error.is_of_account() => {
             order.issuer().forget_account(&account).await;
             let account = order.issuer().account().await?;
-            issue::issue(order, &account, &current).await
+            issue::issue(order, &account, &current, now()).await
         }
         issued => issued,
     };

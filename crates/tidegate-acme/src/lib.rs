@@ -9,9 +9,10 @@
 //! In reading order:
 //!
 //! - [`order`]: names, type of key, the certificate of the moment; [`key`]: keys of certificates
-//! - [`issuer`]: an authority, and our account there
+//! - [`issuer`]: an authority, and our account there; `register`: the request for it
 //! - `keeper`: the thread; when a certificate is to be renewed, and when to try again
 //! - `issue`: one conversation with an authority, from the order to the certificate
+//! - `under_way`: an order at the authority, kept until its certificate is
 //! - `patience`: authorities that want to be asked later
 //! - [`http_challenge`]: answers to challenges by HTTP; those by TLS are in `tidegate_tls`
 //! - `store`: what outlives the process; `http`: requests to authorities
@@ -28,7 +29,9 @@ mod keeper;
 pub mod key;
 pub mod order;
 mod patience;
+mod register;
 mod store;
+mod under_way;
 
 pub use issuer::Issuer;
 pub use keeper::keep;

@@ -5,7 +5,7 @@ use std::{
     net::IpAddr,
     path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -19,6 +19,7 @@ use crate::{
     issuer::{Issuer, Settings},
     key::KeyType,
     store,
+    under_way::UnderWay,
 };
 
 /// A certificate that is kept up to date.
@@ -32,6 +33,8 @@ pub struct Order {
     is_kept: AtomicBool,
     /// The certificate of the moment has come, and could not be written.
     is_unwritten: AtomicBool,
+    /// What the authority works on, where that could not be written.
+    under_way: Mutex<Option<UnderWay>>,
 }
 
 /// Prints the names.
@@ -65,6 +68,7 @@ impl Order {
             managed,
             is_kept: AtomicBool::new(false),
             is_unwritten: AtomicBool::new(false),
+            under_way: Mutex::default(),
         });
         order.adopt_stored();
         known.push(Arc::downgrade(&order));
@@ -98,8 +102,18 @@ impl Order {
         !self.is_kept.swap(true, Ordering::Relaxed)
     }
 
-    /// Name of the file: the first name for people, and what tells it from all others.
+    /// Name of the certificate's file.
     pub(crate) fn file_name(&self) -> String {
+        self.stem() + ".pem"
+    }
+
+    /// Name of the file of what the authority works on.
+    fn under_way_name(&self) -> String {
+        self.stem() + ".order"
+    }
+
+    /// What names of files begin with: the first name for people, and what tells it from all others.
+    fn stem(&self) -> String {
         let mut hash = Sha256::new();
         hash.update(self.key_type.name());
         // Issuers may share a directory, and differ in what they give for the same names.
@@ -115,7 +129,36 @@ impl Order {
         let mut file: String =
             first.chars().map(|c| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' }).collect();
         file.push('-');
-        file + &store::short_hash(hash) + ".pem"
+        file + &store::short_hash(hash)
+    }
+
+    /// What the authority works on, as far as this process or one before it has kept that.
+    pub(crate) fn under_way(&self) -> Option<UnderWay> {
+        if let Some(under_way) = &*self.unwritten_under_way() {
+            return Some(under_way.clone());
+        }
+        let text = self.issuer.store()?.read(&self.under_way_name()).ok()??;
+        UnderWay::of_text(&text)
+    }
+
+    /// Keeps what the authority works on, in memory if nothing can be written.
+    pub(crate) fn keep_under_way(&self, under_way: UnderWay) {
+        let written = self.issuer.store().map(|store| store.write(&self.under_way_name(), &under_way.text()));
+        if let Some(Err(error)) = &written {
+            note(Level::Warn, format_args!("the order for {self} cannot be kept {}", SysError(error)));
+        }
+        *self.unwritten_under_way() = (!matches!(written, Some(Ok(())))).then_some(under_way);
+    }
+
+    /// Forgets what the authority has worked on: its certificate is kept, or there will be none.
+    pub(crate) fn forget_under_way(&self) {
+        *self.unwritten_under_way() = None;
+        // What stays is not gone on with: its certificate is the one that is shown, or the authority knows no such order.
+        let _ = self.issuer.store().map(|store| store.remove(&self.under_way_name()));
+    }
+
+    fn unwritten_under_way(&self) -> MutexGuard<'_, Option<UnderWay>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the certificate of an earlier run or of another process, if it is newer than what there is.
@@ -173,9 +216,13 @@ impl Order {
         self.write(&self.managed.current())
     }
 
+    /// Writes a certificate. The order that it came from is over when it is kept, and no sooner.
     fn write(&self, material: &Material) -> io::Result<()> {
-        let Some(store) = self.issuer.store() else { return Ok(()) };
-        store.write(&self.file_name(), &format!("{}{}", material.key, material.chain))
+        if let Some(store) = self.issuer.store() {
+            store.write(&self.file_name(), &format!("{}{}", material.key, material.chain))?;
+        }
+        self.forget_under_way();
+        Ok(())
     }
 }
 
@@ -218,7 +265,7 @@ pub(crate) fn challenge_name(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{path::Path, time::Duration};
 
     use super::*;
     use crate::issuer::Challenge;
@@ -231,14 +278,9 @@ mod tests {
         assert_eq!(challenge_name("2001:db8::1"), six);
     }
 
-    #[test]
-    fn what_could_not_be_written_is_written_when_it_can_be() {
-        let directory = std::env::temp_dir().join(format!("tidegate-acme-order-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&directory);
-        // No directory can be made where a file stands, and nothing be written, as on a disk that is full.
-        std::fs::write(&directory, "").expect("written");
+    fn order(name: &str, directory: &Path) -> Arc<Order> {
         let issuer = Issuer::shared(Settings {
-            name: "one".to_owned(),
+            name: name.to_owned(),
             uri: "https://localhost/".to_owned(),
             account_key: None,
             challenge: Challenge::Http01,
@@ -247,16 +289,34 @@ mod tests {
             profile: None,
             trusted: None,
             verify: true,
-            state_path: Some(directory.clone()),
+            state_path: Some(directory.to_owned()),
             accepts_terms: true,
             resolver: None,
             resolver_timeout: Duration::from_secs(1),
         });
-        let names = ["one.test".to_owned()];
-        let order = Order::shared(&issuer, &names, KeyType::P256).expect("an order");
+        Order::shared(&issuer, &["one.test".to_owned()], KeyType::P256).expect("an order")
+    }
+
+    /// A name in the directory for temporary files that nothing has.
+    fn nowhere(name: &str) -> PathBuf {
+        let directory = std::env::temp_dir().join(format!("tidegate-acme-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&directory);
+        directory
+    }
+
+    fn given() -> Material {
+        Material { is_provisional: false, ..provisional(&["one.test".to_owned()]).expect("made") }
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_written_when_it_can_be() {
+        let directory = nowhere("order");
+        // No directory can be made where a file stands, and nothing be written, as on a disk that is full.
+        std::fs::write(&directory, "").expect("written");
+        let order = order("one", &directory);
         assert!(order.write_again(), "a provisional certificate is not kept");
-        order.accept(Material { is_provisional: false, ..provisional(&names).expect("made") });
-        issuer.keep_credentials("{}".to_owned());
+        order.accept(given());
+        order.issuer().keep_credentials("{}".to_owned());
         assert!(!order.write_again());
         assert!(!order.managed().current().is_provisional, "it is shown all the same");
         std::fs::remove_file(&directory).expect("removed");
@@ -268,6 +328,30 @@ mod tests {
         // Locks stay.
         names.retain(|name| !name.to_string_lossy().starts_with('.'));
         assert_eq!(names.len(), 2, "the certificate and the account: {names:?}");
+        std::fs::remove_dir_all(directory).expect("removed");
+    }
+
+    #[test]
+    fn what_the_authority_works_on_is_kept_until_its_certificate_is() {
+        let directory = nowhere("under-way");
+        let order = order("two", &directory);
+        assert_eq!(order.under_way(), None);
+        let under_way = |url| UnderWay::new("https://localhost/account", url, "key".to_owned(), 1_800_000_000);
+        order.keep_under_way(under_way("https://localhost/order/1"));
+        // Another process finds it as this one does.
+        assert_eq!(*order.unwritten_under_way(), None);
+        assert_eq!(order.under_way(), Some(under_way("https://localhost/order/1")));
+        order.accept(given());
+        assert_eq!(order.under_way(), None);
+        // A disk that takes nothing: it is known in memory, and a certificate that is not kept leaves it.
+        std::fs::remove_dir_all(&directory).expect("removed");
+        std::fs::write(&directory, "").expect("written");
+        order.keep_under_way(under_way("https://localhost/order/2"));
+        order.accept(given());
+        assert_eq!(order.under_way(), Some(under_way("https://localhost/order/2")));
+        std::fs::remove_file(&directory).expect("removed");
+        assert!(order.write_again());
+        assert_eq!(order.under_way(), None);
         std::fs::remove_dir_all(directory).expect("removed");
     }
 

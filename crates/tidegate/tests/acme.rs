@@ -427,6 +427,60 @@ fn servers_share_a_directory() {
 }
 
 #[test]
+fn a_server_that_is_killed_goes_on_with_what_the_authority_has_done() {
+    let (mut site, mut front, port) = (Site::new("", ""), Site::new("", ""), free_port());
+    let mut pebble = Pebble::new(&site, site.port, port);
+    for name in ["localhost.crt", "localhost.key"] {
+        let name = PathBuf::from("conf").join(name);
+        fs::copy(site.dir.join(&name), front.dir.join(&name)).expect("copied");
+    }
+    // In front of the authority: the first answers to two kinds of requests never come.
+    let front_port = free_port();
+    front.write_conf(&format!(
+        "{TELLING} http {{ lua_shared_dict swallowed 1m;\n\
+         server {{ listen 127.0.0.1:{}; return 200 ok; }}\n\
+         server {{ listen 127.0.0.1:{front_port} ssl; ssl_certificate localhost.crt; ssl_certificate_key localhost.key;\n\
+         location / {{ proxy_pass https://127.0.0.1:{}; proxy_set_header Host $http_host; }}\n\
+         location /authority/ {{ internal; proxy_pass https://127.0.0.1:{}/; proxy_set_header Host $http_host; }}\n\
+         location ~ ^/(sign-me-up|finalize-order/) {{ content_by_lua_block {{\n\
+         local what, to = ngx.var[1], '/authority' .. ngx.var.uri ngx.req.read_body()\n\
+         if not ngx.shared.swallowed:add(what, true) then return ngx.exec(to) end\n\
+         ngx.location.capture(to, {{ method = ngx.HTTP_POST, always_forward_body = true }})\n\
+         ngx.log(ngx.NOTICE, 'nobody hears what came of ', what)\n\
+         while not ngx.worker.exiting() do ngx.sleep(0.1) end ngx.exit(444) }} }} }} }}",
+        front.port, pebble.port, pebble.port
+    ));
+    site.write_conf(&format!(
+        "{TELLING} http {{ acme_issuer test {{ uri https://localhost:{front_port}/dir; contact me@one.test;\n\
+         ssl_trusted_certificate pebble.crt; accept_terms_of_service; }}\n\
+         server {{ listen 127.0.0.1:{}; return 200 ok; }}\n\
+         server {{ listen 127.0.0.1:{port} ssl; server_name one.test; acme_certificate test; return 200 ok;\n\
+         ssl_certificate $acme_certificate; ssl_certificate_key $acme_certificate_key; }} }}",
+        site.port
+    ));
+    pebble.start();
+    front.start();
+    for what in ["sign-me-up", "finalize-order/"] {
+        site.start();
+        front.wait_for_log(&format!("nobody hears what came of {what}"));
+        site.kill();
+    }
+    site.start();
+    wait_for_certificate(&site, port, "one.test", 1);
+    let (log, told) = (pebble.log(), site.log());
+    for (one, two) in [("now 1 accounts in memory", "now 2 accounts"), ("now 1 orders in the db", "now 2 orders")] {
+        assert!(log.contains(one) && !log.contains(two), "{log}");
+    }
+    assert!(told.contains("the order for one.test of before, which is "), "{told}");
+    let files = fs::read_dir(site.dir.join("acme_test")).expect("a directory");
+    let mut files = files.map(|entry| entry.expect("an entry").path());
+    assert!(!files.any(|path| path.extension().is_some_and(|extension| extension == "order")), "it is over");
+    assert_eq!((kept(&site).len(), accounts(&site, "acme_test").len()), (1, 1));
+    site.quit();
+    front.quit();
+}
+
+#[test]
 fn an_authority_that_wants_to_be_asked_later_is_asked_later() {
     let (mut site, front, port) = (Site::new("", ""), free_port(), free_port());
     let mut pebble = Pebble::new(&site, site.port, port);
