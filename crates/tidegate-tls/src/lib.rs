@@ -12,7 +12,7 @@
 //! - [`ocsp`]: the status of a certificate
 //! - [`hello`]: a client's first message; [`sessions`]: sessions that somebody else keeps
 //! - [`versions`], [`ciphers`]: what may be spoken; [`summary`]: what is spoken, for the log
-//! - [`pem`]: certificates and keys as files have them
+//! - [`pem`]: certificates and keys as files have them; `old_encryption`: keys that OpenSSL once encrypted
 //! - `powers`: what a certificate allows its key; `chain`: certificates that the library does not follow
 //! - `suites`: the suites of TLS 1.3; `hkdf`: keys of a connection, derived in less time; `records`: kept in less memory
 //! - `crl`, `x509`: lists of what is revoked, and what they and certificates are made of
@@ -32,6 +32,7 @@ pub mod hello;
 mod hkdf;
 pub mod managed;
 pub mod ocsp;
+mod old_encryption;
 pub mod pem;
 mod powers;
 mod records;

@@ -7,7 +7,7 @@ use rustls::pki_types::{
     pem::{self, PemObject},
 };
 
-use crate::x509;
+use crate::{old_encryption, x509};
 
 /// Why a text is not what it is for.
 #[derive(Debug, thiserror::Error)]
@@ -21,9 +21,9 @@ pub enum PemError {
     /// The key is encrypted, and no password opens it.
     #[error("the key is encrypted, and no password opens it")]
     Encrypted,
-    /// The key is encrypted in a way that gives passwords away: with one round of MD5.
-    #[error("the key is encrypted in the old way of OpenSSL: make a new file with \"openssl pkcs8 -topk8\"")]
-    OldEncryption,
+    /// The key is encrypted in the old way of OpenSSL, with a cipher that is not known.
+    #[error("the key is encrypted with \"{0}\", which is not known: make a new file with \"openssl pkcs8 -topk8\"")]
+    Cipher(String),
 }
 
 /// The certificates of a text, that of the server or client itself first.
@@ -65,8 +65,9 @@ fn all<T: PemObject>(text: &[u8], what: &'static str) -> Result<Vec<T>, PemError
 /// # Errors
 /// There is none, or no password opens it.
 pub fn key(text: &[u8], passwords: &[Vec<u8>]) -> Result<PrivateKeyDer<'static>, PemError> {
-    if memchr::memmem::find(text, b"Proc-Type: 4,ENCRYPTED").is_some() {
-        return Err(PemError::OldEncryption);
+    if let Some(sealed) = old_encryption::find(text) {
+        let sealed = sealed?;
+        return passwords.iter().find_map(|password| sealed.open(password)).ok_or(PemError::Encrypted);
     }
     if let Some(sealed) = encrypted(text) {
         return decrypt(&sealed?, passwords);

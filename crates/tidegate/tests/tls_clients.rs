@@ -249,6 +249,39 @@ fn openssl(dir: &Path, arguments: &str) {
     assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Whatever `openssl` encrypts a key with, in its new format and in its old one.
+#[test]
+fn keys_that_openssl_encrypts_are_opened() {
+    let site = Site::new("", "");
+    let conf = site.dir.join("conf");
+    std::fs::write(conf.join("words"), "wrong\ntide\n").expect("written");
+    openssl(&conf, "genrsa -out rsa.key 2048");
+    openssl(&conf, "ecparam -name prime256v1 -genkey -noout -out ec.key");
+    for kind in ["rsa", "ec"] {
+        openssl(&conf, &format!("req -x509 -key {kind}.key -subj /CN={kind}.test -days 9 -out {kind}.crt"));
+    }
+    for (kind, arguments) in [
+        ("rsa", "rsa -traditional -aes256 -passout pass:tide"),
+        ("rsa", "rsa -traditional -aes192 -passout pass:tide"),
+        ("rsa", "rsa -traditional -des3 -passout pass:tide"),
+        ("ec", "ec -aes128 -passout pass:tide"),
+        ("ec", "ec -des3 -passout pass:tide"),
+        ("ec", "pkcs8 -topk8 -passout pass:tide"),
+    ] {
+        openssl(&conf, &format!("{arguments} -in {kind}.key -out sealed.key"));
+        let check = |more: &str| {
+            site.write_conf(&format!(
+                "events {{ }} http {{ server {{ listen 127.0.0.1:4433 ssl; ssl_certificate {kind}.crt;\n\
+                 ssl_certificate_key sealed.key; {more} }} }}"
+            ));
+            String::from_utf8(site.run(&["-t"]).stderr).expect("text")
+        };
+        let (opened, closed) = (check("ssl_password_file words;"), check(""));
+        assert!(opened.contains("test is successful"), "{arguments}: {opened}");
+        assert!(closed.contains("the key is encrypted, and no password opens it"), "{arguments}: {closed}");
+    }
+}
+
 /// A certificate of version 1 for a new key, signed with `<issuer>.crt` and `<issuer>.key`.
 fn version_1(dir: &Path, name: &str, issuer: &str) -> Identity {
     let request = format!(
