@@ -231,7 +231,7 @@ pub static MODULE: Module<Conf> = Module {
         Directive::time("client_header_timeout", |c: &mut Conf| &mut c.client_header_timeout)
             .within(MAIN_SERVER)
             .default("60s")
-            .doc("Longest time for a request head to arrive."),
+            .doc("Longest time for a request head to arrive, and before that for a TLS handshake."),
         Directive::offset("client_max_body_size", |c: &mut Conf| &mut c.client_max_body_size)
             .default("1m")
             .doc("Largest request body; 0 for any."),

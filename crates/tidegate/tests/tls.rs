@@ -6,6 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
@@ -382,6 +383,29 @@ fn handshakes_that_never_end_are_bounded_and_end() {
     site.quit();
 }
 
+/// The steps of a handshake share its time.
+#[test]
+fn a_handshake_has_its_time_once() {
+    let (mut site, authority, port) = secure_site("client_header_timeout 4s;");
+    site.start();
+    let name = ServerName::try_from("localhost").expect("a name");
+    let mut client = ClientConnection::new(authority.client(&[&TLS13]), name).expect("a client");
+    let begin = Instant::now();
+    let mut socket = connect(port).expect("the server accepts");
+    // A client that takes three of the four seconds to say its first word says nothing more.
+    std::thread::sleep(Duration::from_secs(3));
+    while client.wants_write() {
+        client.write_tls(&mut socket).expect("sent");
+    }
+    // A reset is an end as well.
+    let mut answer = Vec::new();
+    let _ = socket.read_to_end(&mut answer);
+    let passed = begin.elapsed();
+    assert!(!answer.is_empty(), "the server's part of the handshake");
+    assert!(passed > Duration::from_secs(3) && passed < Duration::from_secs(6), "{passed:?}");
+    site.quit();
+}
+
 #[test]
 fn sessions_are_resumed() {
     let cache = "ssl_session_tickets off; ssl_session_cache shared:tls:1m;";
@@ -480,7 +504,7 @@ fn visitor(authority: &Authority, version: &'static SupportedProtocolVersion) ->
 
 /// Long enough for a connection to be parked on a machine that is not busy. On a busy one less is tested.
 fn pause() {
-    std::thread::sleep(std::time::Duration::from_millis(150));
+    std::thread::sleep(Duration::from_millis(150));
 }
 
 /// A site as [`secure_site`] gives, whose connections are parked early.

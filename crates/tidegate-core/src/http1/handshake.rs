@@ -41,6 +41,24 @@ use crate::{
     worker::Worker,
 };
 
+/// When a handshake has to be done: the client's messages, scripts and what is asked about its certificate, all together.
+#[derive(Clone, Copy)]
+struct Deadline(u64);
+
+impl Deadline {
+    /// Time runs from when the client came.
+    ///
+    /// Source: nginx, `ngx_http_init_connection`: nothing sets its timer again before the handshake is over.
+    fn of(conn: &Connection) -> Self {
+        Self(conn.accepted_ms.saturating_add(conn.config().default_http(conn.port).client_header_timeout_ms()))
+    }
+
+    /// What is left; at least a millisecond, since 0 is no limit for those who wait.
+    fn left_ms(self) -> u64 {
+        self.0.saturating_sub(clock::steady_ms()).max(1)
+    }
+}
+
 /// Does the handshake, where the port wants one; `false` when there is nothing to be served. A client that speaks
 /// without TLS gets its answer as a request ([`Connection::lacks_tls`]).
 ///
@@ -52,12 +70,12 @@ pub(super) async fn shake_hands(conn: &Rc<Connection>, worker: &Worker) -> bool 
         return true;
     }
     let _reading = worker.reading();
-    let timeout_ms = conn.config().default_http(conn.port).client_header_timeout_ms();
+    let deadline = Deadline::of(conn);
     if conn.config().has_handshake_scripts() {
         stream.keep_hello();
     }
     // The outcome of the handshake is one thing, that of the wait another.
-    let hello = conn.wait(timeout_ms, |cx| stream.poll_hello(cx, &mut conn.input.borrow_mut()).map(Ok)).await;
+    let hello = conn.wait(deadline.left_ms(), |cx| stream.poll_hello(cx, &mut conn.input.borrow_mut()).map(Ok)).await;
     if let Ok(Wait::Ready(Ok(false))) = hello {
         return true;
     }
@@ -66,15 +84,15 @@ pub(super) async fn shake_hands(conn: &Rc<Connection>, worker: &Worker) -> bool 
         return give_up(conn, stream.has_begun() && !worker.is_quitting());
     };
     if stream.with_hello(alpn_challenge::is_asked) == Some(true) {
-        prove_name(conn, stream, timeout_ms).await;
+        prove_name(conn, stream, deadline).await;
         conn.mark_broken();
         return false;
     }
     let served = if conn.config().has_handshake_scripts() {
         // Boxed, since most handshakes have no scripts.
-        Box::pin(serve_with_scripts(conn, stream, timeout_ms)).await
+        Box::pin(serve_with_scripts(conn, stream, deadline)).await
     } else {
-        serve(conn, stream, timeout_ms).await
+        serve(conn, stream, deadline).await
     };
     if served.is_none() {
         return give_up(conn, !worker.is_quitting());
@@ -87,7 +105,7 @@ pub(super) async fn shake_hands(conn: &Rc<Connection>, worker: &Worker) -> bool 
 }
 
 /// Answers the client's first message and does the rest of the handshake; `None` when there is nothing to be served.
-async fn serve(conn: &Rc<Connection>, stream: &TlsStream, timeout_ms: u64) -> Option<()> {
+async fn serve(conn: &Rc<Connection>, stream: &TlsStream, deadline: Deadline) -> Option<()> {
     let (facts, tls) = match choose(conn, stream) {
         Some((facts, tls)) => (Some(facts), Some(tls)),
         None => (None, None),
@@ -104,8 +122,8 @@ async fn serve(conn: &Rc<Connection>, stream: &TlsStream, timeout_ms: u64) -> Op
         (config, ..) => config,
     };
     outcome(conn, Ok(Wait::Ready(stream.answer(config))))?;
-    finish(conn, stream, timeout_ms).await?;
-    remember(conn, facts?, timeout_ms).await?;
+    finish(conn, stream, deadline).await?;
+    remember(conn, facts?, deadline).await?;
     decide_sessions(conn, held.as_deref());
     Some(())
 }
@@ -133,13 +151,13 @@ fn decide_sessions(conn: &Connection, held: Option<&HeldSessions>) {
 /// As [`serve`], with scripts that decide.
 ///
 /// Source: lua-nginx-module, `ngx_http_lua_ssl_client_hello_handler` and its like.
-async fn serve_with_scripts(conn: &Rc<Connection>, stream: &TlsStream, timeout_ms: u64) -> Option<()> {
+async fn serve_with_scripts(conn: &Rc<Connection>, stream: &TlsStream, deadline: Deadline) -> Option<()> {
     let default = &conn.default_level().conf(&ssl::MODULE).scripts;
     let handshake = Handshake::new(conn.clone(), &stream.take_heard(), Versions::ALL);
     if enabled_for_connection(conn, Level::Debug) {
         write_for_connection(conn, Level::Debug, format_args!("reusable connection: 0"));
     }
-    demand(&handshake, default.client_hello.as_ref(), stream, timeout_ms, Reason::CALLBACK_FAILED).await?;
+    demand(&handshake, default.client_hello.as_ref(), stream, deadline, Reason::CALLBACK_FAILED).await?;
     let Some((mut facts, tls)) = choose(conn, stream) else {
         outcome(conn, Ok(Wait::Ready(stream.answer(None))));
         return None;
@@ -157,9 +175,9 @@ async fn serve_with_scripts(conn: &Rc<Connection>, stream: &TlsStream, timeout_m
         && let Some(script) = &tls.scripts.session_fetch
     {
         // A session that is not found costs this handshake some time, and nothing else.
-        let _ = wait_for(&handshake, script, timeout_ms).await?;
+        let _ = wait_for(&handshake, script, deadline).await?;
     }
-    demand(&handshake, tls.scripts.certificate.as_ref(), stream, timeout_ms, Reason::CERT_CB_ERROR).await?;
+    demand(&handshake, tls.scripts.certificate.as_ref(), stream, deadline, Reason::CERT_CB_ERROR).await?;
     if handshake.shows_nothing() {
         say_refused(conn, Reason::NO_SHARED_CIPHER);
         stream.refuse_all();
@@ -176,13 +194,13 @@ async fn serve_with_scripts(conn: &Rc<Connection>, stream: &TlsStream, timeout_m
         }
     };
     outcome(conn, Ok(Wait::Ready(stream.answer(Some(settings.config)))))?;
-    finish(conn, stream, timeout_ms).await?;
+    finish(conn, stream, deadline).await?;
     if let (Some(sessions), Some(script)) = (settings.sessions, &tls.scripts.session_store) {
-        store_sessions(&handshake, sessions.take_made(), script, timeout_ms).await?;
+        store_sessions(&handshake, sessions.take_made(), script, deadline).await?;
     }
     facts.rules = handshake.take_rules();
     facts.memo = handshake.memo();
-    remember(conn, facts, timeout_ms).await?;
+    remember(conn, facts, deadline).await?;
     decide_sessions(conn, held.as_deref());
     Some(())
 }
@@ -201,7 +219,7 @@ async fn store_sessions(
     handshake: &Rc<Handshake>,
     made: Vec<Made>,
     script: &Arc<dyn Script>,
-    timeout_ms: u64,
+    deadline: Deadline,
 ) -> Option<()> {
     const TLS13: u16 = 0x0304;
     if let Some(version) = handshake.version().filter(|version| *version >= TLS13) {
@@ -214,7 +232,7 @@ async fn store_sessions(
     for made in made {
         handshake.set_made(made);
         // A session that is not kept costs the next handshake some time, this one nothing.
-        let _ = wait_for(handshake, script, timeout_ms).await?;
+        let _ = wait_for(handshake, script, deadline).await?;
     }
     Some(())
 }
@@ -224,11 +242,11 @@ async fn demand(
     handshake: &Rc<Handshake>,
     script: Option<&Arc<dyn Script>>,
     stream: &TlsStream,
-    timeout_ms: u64,
+    deadline: Deadline,
     failure: Reason,
 ) -> Option<()> {
     let Some(script) = script else { return Some(()) };
-    match wait_for(handshake, script, timeout_ms).await? {
+    match wait_for(handshake, script, deadline).await? {
         Ok(()) => Some(()),
         Err(Refused) => refuse(handshake.connection(), stream, failure),
     }
@@ -246,10 +264,14 @@ fn say_refused(conn: &Connection, failure: Reason) {
 }
 
 /// Runs a script to its end; `None` when the connection ends before that.
-async fn wait_for(handshake: &Rc<Handshake>, script: &Arc<dyn Script>, timeout_ms: u64) -> Option<Result<(), Refused>> {
+async fn wait_for(
+    handshake: &Rc<Handshake>,
+    script: &Arc<dyn Script>,
+    deadline: Deadline,
+) -> Option<Result<(), Refused>> {
     let mut decided = pin!(script.run(handshake).wait());
     let conn = handshake.connection();
-    match conn.wait(timeout_ms, |cx| decided.as_mut().poll(cx).map(Ok)).await {
+    match conn.wait(deadline.left_ms(), |cx| decided.as_mut().poll(cx).map(Ok)).await {
         Ok(Wait::Ready(decision)) => Some(decision),
         Ok(Wait::TimedOut) => outcome(conn, Ok(Wait::TimedOut)),
         Ok(Wait::Closing) | Err(_) => None,
@@ -257,8 +279,9 @@ async fn wait_for(handshake: &Rc<Handshake>, script: &Arc<dyn Script>, timeout_m
 }
 
 /// Does the rest of a handshake that was answered.
-async fn finish(conn: &Rc<Connection>, stream: &TlsStream, timeout_ms: u64) -> Option<()> {
-    let done = conn.wait(timeout_ms, |cx| stream.poll_handshake(cx, &mut conn.input.borrow_mut()).map(Ok)).await;
+async fn finish(conn: &Rc<Connection>, stream: &TlsStream, deadline: Deadline) -> Option<()> {
+    let done =
+        conn.wait(deadline.left_ms(), |cx| stream.poll_handshake(cx, &mut conn.input.borrow_mut()).map(Ok)).await;
     outcome(conn, done)?;
     if enabled_for_connection(conn, Level::Debug) {
         tell(conn);
@@ -305,10 +328,10 @@ fn choose<'c>(conn: &'c Connection, stream: &TlsStream) -> Option<(Facts, &'c Se
 /// Does the handshake of an authority that wants a name to be proved. Nothing follows it.
 ///
 /// Source: RFC 8737, section 3.
-async fn prove_name(conn: &Rc<Connection>, stream: &TlsStream, timeout_ms: u64) {
+async fn prove_name(conn: &Rc<Connection>, stream: &TlsStream, deadline: Deadline) {
     let config = stream.with_hello(alpn_challenge::find).flatten();
     if outcome(conn, Ok(Wait::Ready(stream.answer(config)))).is_some() {
-        finish(conn, stream, timeout_ms).await;
+        finish(conn, stream, deadline).await;
     }
 }
 
@@ -365,7 +388,7 @@ fn settings_for<'c>(conn: &'c Connection, hello: &ClientHello<'_>) -> Option<(Se
 }
 
 /// Verifies what the client has shown, once for all requests of the connection; `None` when that ends before.
-async fn remember(conn: &Rc<Connection>, mut facts: Facts, timeout_ms: u64) -> Option<()> {
+async fn remember(conn: &Rc<Connection>, mut facts: Facts, deadline: Deadline) -> Option<()> {
     let tls = conn.config().tls_of(facts.server).map(|tls| &**tls);
     let inquiry = tls.and_then(|tls| tls.inquiry.as_ref());
     if let Some(rules) = facts.rules.as_ref().or_else(|| tls?.client.as_ref()) {
@@ -375,7 +398,7 @@ async fn remember(conn: &Rc<Connection>, mut facts: Facts, timeout_ms: u64) -> O
                 None => None,
                 Some(Err(error)) => Some(Err(error.into())),
                 // Boxed, since most connections have no clients with certificates.
-                Some(Ok(links)) => Some(Box::pin(check_status(conn, inquiry, &links, timeout_ms)).await?),
+                Some(Ok(links)) => Some(Box::pin(check_status(conn, inquiry, &links, deadline)).await?),
             },
         };
     }
@@ -394,13 +417,13 @@ async fn check_status(
     conn: &Rc<Connection>,
     inquiry: &Inquiry,
     links: &[Link],
-    timeout_ms: u64,
+    deadline: Deadline,
 ) -> Option<Result<(), NotAccepted>> {
     let report = |error: &AskError| {
         write_for_connection(conn, Level::Error, format_args!("{error} while requesting certificate status"));
     };
     let mut answered = pin!(inquiry.check(links, clock::now_unix(), report));
-    match conn.wait(timeout_ms, |cx| answered.as_mut().poll(cx).map(Ok)).await {
+    match conn.wait(deadline.left_ms(), |cx| answered.as_mut().poll(cx).map(Ok)).await {
         Ok(Wait::Ready(answer)) => Some(answer.map_err(NotAccepted::from)),
         Ok(Wait::TimedOut) => outcome(conn, Ok(Wait::TimedOut)),
         Ok(Wait::Closing) | Err(_) => None,
