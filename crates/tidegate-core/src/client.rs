@@ -75,6 +75,12 @@ impl Client {
         }
     }
 
+    /// Whether so many more bytes may wait for the client in memory; `output` is this client's.
+    #[inline]
+    pub(crate) fn has_room(&self, output: &OutputQueue, bytes: u64) -> bool {
+        output.has_room(bytes) && self.stream.as_ref().is_none_or(|stream| stream.shares(output, bytes))
+    }
+
     /// Whether the client has given leave for so many bytes, as far as its protocol knows of that.
     pub(crate) fn has_leave_for(&self, bytes: u64) -> bool {
         self.stream.as_ref().is_none_or(|stream| stream.has_leave_for(bytes))

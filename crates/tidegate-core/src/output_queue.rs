@@ -136,10 +136,10 @@ impl OutputQueue {
         self.gone + self.len()
     }
     /// Bytes that are kept in memory.
-    fn memory_bytes(&self) -> u64 {
+    pub(crate) fn memory_bytes(&self) -> u64 {
         self.len() - self.queued_in_files
     }
-    /// Whether so many more bytes may be kept in memory.
+    /// Whether so many more bytes may be kept in memory, as far as this queue goes; see [`crate::client::Client::has_room`].
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         self.memory_bytes() + bytes <= OUTPUT_MEMORY_BYTES_MAX
     }

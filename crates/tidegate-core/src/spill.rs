@@ -9,7 +9,8 @@ use std::{fs::File, io, os::unix::fs::FileExt as _, path::Path, path::PathBuf, s
 use crate::{output::Buf, temp_file};
 
 /// Bytes of output that a connection keeps in memory. More than a few sockets' buffers: clients that read are not slowed by
-/// the detour, and a thousand that do not read cost half a gigabyte at most.
+/// the detour, and a thousand that do not read cost half a gigabyte at most. It holds for each stream of HTTP/2, which have a bound of their
+/// own together.
 pub(crate) const OUTPUT_MEMORY_BYTES_MAX: u64 = 512 << 10;
 
 /// Bytes of output that a connection keeps on disk. A response that makes more ends.

@@ -57,7 +57,7 @@ impl Request {
             chunk_size_line(len as u64, &mut output.buf);
         }
         let piece = &bytes[..bytes.len().min(admitted)];
-        if output.has_room(piece.len() as u64) {
+        if self.client.has_room(&output, piece.len() as u64) {
             output.buf.extend_from_slice(piece);
         } else {
             drop(output);
@@ -189,7 +189,7 @@ impl Request {
     #[cold]
     fn take_many_bytes(&self, bytes: &[u8]) -> Result<(), Closed> {
         for piece in bytes.chunks(SPILL_PIECE_BYTES) {
-            let has_room = || self.client.output().borrow().has_room(piece.len() as u64);
+            let has_room = || self.client.has_room(&self.client.output().borrow(), piece.len() as u64);
             if !has_room() {
                 self.client.write_now().map_err(|_| Closed)?;
             }
@@ -244,7 +244,7 @@ impl Request {
             for buf in chunk.bufs {
                 match buf {
                     Buf::File { .. } => output.nopush = self.files_conf().tcp_nopush == Some(true),
-                    Buf::Bytes(bytes) if !output.has_room(bytes.len() as u64) => {
+                    Buf::Bytes(bytes) if !self.client.has_room(&output, bytes.len() as u64) => {
                         drop(output);
                         self.take_many_bytes(&bytes)?;
                         output = self.client.output().borrow_mut();

@@ -5,14 +5,15 @@ mod support;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use support::Site;
 use support::http2::{Client, NO_WINDOW, head};
+use support::{Site, eventually};
 use tidegate_http::http2::{ErrorCode, STREAM_MAX, flag, kind, setting, write_frame, write_window_update};
 
 const LOCATIONS: &str = "
     http2 on;
     location = / { return 204; }
     location = /file { alias file; }
+    location = /page { content_by_lua_block { ngx.print(string.rep('p', 400000)) } }
     location = /late { content_by_lua_block { ngx.sleep(0.001) ngx.exit(204) } }
     location = /hangs { content_by_lua_block {
         local file repeat ngx.sleep(0.001) file = io.open(ngx.config.prefix() .. 'go') until file
@@ -82,6 +83,32 @@ fn who_takes_much_may_give_much_leave() {
         assert_eq!(client.answer(2 * number + 1).body.len(), 1 << 20);
     }
     check_goes_on(&mut client, 17);
+    site.quit();
+}
+
+#[test]
+fn responses_that_are_not_taken_share_the_memory_of_their_connection() {
+    const PAGES: u32 = 60;
+    let mut site = site("", 1);
+    let mut client = Client::with_settings(site.port, &[NO_WINDOW]);
+    for number in 0..PAGES {
+        client.get(2 * number + 1, "/page");
+    }
+    // 8 MB are twenty pages and a part of one more.
+    let in_files = || site.log().matches("a response is buffered to a temporary file").count();
+    eventually("forty pages are in files", || (in_files() >= 38).then_some(()));
+    check_goes_on(&mut client, 2 * PAGES + 1);
+    assert!(in_files() <= 42, "{}", in_files());
+    // All of them come when they are wanted.
+    let window = [&setting::INITIAL_WINDOW_SIZE.to_be_bytes()[..], &STREAM_MAX.to_be_bytes()].concat();
+    client.send(kind::SETTINGS, 0, 0, &window);
+    let mut leave = Vec::new();
+    write_window_update(0, 1 << 30, &mut leave);
+    client.send_bytes(&leave);
+    for number in 0..PAGES {
+        let answer = client.answer(2 * number + 1);
+        assert!(answer.body.len() == 400_000 && answer.body.iter().all(|&byte| byte == b'p'), "{}", answer.body.len());
+    }
     site.quit();
 }
 

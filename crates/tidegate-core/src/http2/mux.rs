@@ -43,6 +43,13 @@ const WINDOW_GROWN_BYTES_MAX: i64 = 1 << 20;
 /// Bytes by which the windows of all streams of a connection may grow. They may wait in memory where the readers stop.
 const WINDOW_GROWTH_BYTES_MAX: i64 = 8 << 20;
 
+/// Bytes of output that the streams of a connection keep in memory together. Without it a client that takes nothing would cost as much on one
+/// connection as on a hundred ([`crate::spill`]).
+const KEPT_BYTES_MAX: u64 = 8 << 20;
+
+/// Bytes that a stream keeps in memory whatever the others keep: what waits for the end of a turn is no reason for a file.
+const KEPT_BYTES_MIN: u64 = 32 << 10;
+
 /// How far sending came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
@@ -168,6 +175,13 @@ impl Mux {
     /// Doubles the window of a stream, as far as it may grow; gives by how much.
     pub(super) fn widen(&self, window: &Cell<i64>) -> i64 {
         widen(window, &self.growth_left)
+    }
+    /// Whether a stream may have `bytes` of output in memory, beside what the others have there. Nobody may be changing their output.
+    pub(super) fn has_memory_for(&self, id: u32, bytes: u64) -> bool {
+        let streams = self.streams.borrow();
+        let others =
+            streams.iter().filter(|stream| stream.id != id).map(|stream| stream.output.borrow().memory_bytes());
+        bytes <= KEPT_BYTES_MIN || bytes + others.sum::<u64>() <= KEPT_BYTES_MAX
     }
     /// Takes note of a head that a stream has queued.
     pub(super) fn note_head(&self, bytes: u64) {
@@ -350,6 +364,15 @@ mod tests {
         }
         assert_eq!((grown, left.get()), (WINDOW_GROWTH_BYTES_MAX, 0));
         assert!(windows.iter().all(|window| (WINDOW_GROWN_BYTES_MIN..=WINDOW_GROWN_BYTES_MAX).contains(&window.get())));
+        // As many streams as there may be, with the windows that they begin with: 16 MB for all bodies of a connection.
+        let left = Cell::new(WINDOW_GROWTH_BYTES_MAX);
+        let windows: Vec<Cell<i64>> = (0..128).map(|_| Cell::new(64 << 10)).collect();
+        for _ in 0..10 {
+            for window in &windows {
+                widen(window, &left);
+            }
+        }
+        assert_eq!(windows.iter().map(Cell::get).sum::<i64>(), 16 << 20);
         let wide = Cell::new(4 << 20);
         assert_eq!(widen(&wide, &Cell::new(WINDOW_GROWTH_BYTES_MAX)), 0);
     }

@@ -281,6 +281,11 @@ impl Stream {
         self.output.borrow().len()
     }
 
+    /// Whether so many more bytes may wait in memory, as far as the other streams of the connection leave room; `output` is this stream's.
+    pub(crate) fn shares(&self, output: &OutputQueue, bytes: u64) -> bool {
+        self.mux.has_memory_for(self.id, output.memory_bytes() + bytes)
+    }
+
     /// Whether the client has given leave for so many bytes.
     pub(crate) fn has_leave_for(&self, bytes: u64) -> bool {
         let window = self.send_window.get().min(self.mux.send_window.get());
