@@ -16,11 +16,11 @@ use crate::{
     background::Background,
     ddl,
     directory::Directory,
-    events, exec, functions,
+    errors, events, exec, functions,
     globals::Globals,
     other_programs,
-    session::{PooledSession, Session, above::Above, pool::Pool},
-    settings::{EngineOptions, OpenError, Settings},
+    session::{PooledSession, Session, above::Above, pool::Pool, settling::settle},
+    settings::{Durability, EngineOptions, OpenError, Settings},
     shared::EngineInner,
     show, sql_mode,
     store::{
@@ -158,6 +158,23 @@ impl Engine {
         // Only its catalogue gives a schema its first number.
         schema.catalog().ok()?;
         Some(schema.commits.last())
+    }
+
+    /// Waits until the disk has what readers of a schema see. A commit is to be seen shortly before it is on the disk: whoever acts
+    /// on what it has read, where a power cut would not take that back too, waits for this in between. With `durability normal`
+    /// nobody waits for the disk.
+    ///
+    /// # Errors
+    /// 1049 if there is no such schema; 1030 if the disk refuses.
+    pub async fn settled(&self, schema: &str) -> Result<(), ServerError> {
+        if self.inner.settings.durability() == Durability::Normal {
+            return Ok(());
+        }
+        let schema = self.inner.schema(schema)?;
+        // Who has committed may be about to take a ticket: one that is newer than what was read covers that.
+        let ticket = schema.sync.commit();
+        let is_settled = settle(&self.inner.background, &Pool::of(&schema), ticket).await;
+        if is_settled { Ok(()) } else { Err(errors::storage("what was read could not be made durable")) }
     }
 
     /// The account that a user from somewhere logs in with, if there is one.

@@ -28,7 +28,7 @@ mod savepoints;
 mod select;
 pub(crate) mod sequences;
 mod set;
-mod settling;
+pub(crate) mod settling;
 mod statements;
 mod stepping_back;
 mod tables;

@@ -13,6 +13,8 @@
 //! ```
 //!
 //! Whoever begins to carry does 2 and 3 first for what the record names: so each row becomes one message, whenever the server ends.
+//! What is read of one schema is on the disk before the other one is changed for it ([`Engine::settled`](tidegate_sql::Engine::settled)): a
+//! commit is to be seen before that.
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
@@ -181,6 +183,8 @@ impl Outbox {
             self.is_recorded = false;
             return Ok(());
         };
+        // Rows must not be deleted of messages that a power cut would take.
+        self.store.engine.settled(tables::SCHEMA).await?;
         let ids = recorded.split(|byte| *byte == b',').filter_map(|id| std::str::from_utf8(id).ok()?.parse().ok());
         self.delete(&ids.collect::<Vec<u64>>()).await?;
         self.clear().await
@@ -194,6 +198,8 @@ impl Outbox {
                 // A row of the same number may come: a table that is emptied counts from the beginning again.
                 return if self.is_recorded { self.clear().await } else { Ok(()) };
             }
+            // A commit is read before it is on the disk: its message must not survive a power cut that takes the row.
+            self.store.engine.settled(&self.schema).await?;
             let (store, schema) = (self.store.clone(), self.schema.clone());
             self.is_recorded = true;
             let publish = async |entries: &[Entry]| publish(&store, &schema, entries.to_vec()).await;

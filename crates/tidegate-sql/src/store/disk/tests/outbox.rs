@@ -1,8 +1,11 @@
 //! A power cut beside an outbox: an application writes a row and a message in one transaction of its own schema, and a carrier brings
-//! messages to their queue in another one. Behind the cut there are both or none, and each message is there once.
+//! messages to their queue in another one. Behind the cut there are both or none, and each message is there once. A commit may be read
+//! before it is on the disk: the carrier waits for that, or the message could survive what it is about.
 //!
 //! The carrier is that of `queue/outbox.rs` in `tidegate-modules`, in statements: the messages and the numbers of their rows are stored together,
 //! then the rows are deleted, and whoever begins deletes first those that a former carrier had left.
+
+use std::{future::Future, pin::pin, task};
 
 use super::*;
 
@@ -19,13 +22,15 @@ fn list(numbers: &[i64]) -> String {
 
 /// The two sessions of a carrier.
 struct Carrier {
+    engine: Engine,
     shop: Session,
     queues: Session,
 }
 
 impl Carrier {
     fn of(engine: &Engine) -> Self {
-        Carrier { shop: engine.session("shop").unwrap(), queues: engine.session("tidegate_queue").unwrap() }
+        let session = |schema: &str| engine.session(schema).unwrap();
+        Carrier { engine: engine.clone(), shop: session("shop"), queues: session("tidegate_queue") }
     }
 
     async fn delete(&mut self, ids: &[i64]) {
@@ -37,24 +42,32 @@ impl Carrier {
     /// Deletes the rows of messages that a former carrier has stored.
     async fn finish_former(&mut self) {
         let carried = run(&mut self.queues, "SELECT carried FROM outboxes").await;
+        self.engine.settled("tidegate_queue").await.unwrap();
         self.delete(&carried).await;
         run(&mut self.queues, "DELETE FROM outboxes").await;
     }
 
-    /// Carries the first messages; answers which they are.
-    async fn carry(&mut self) -> Vec<i64> {
+    /// Stores the first messages, with the numbers of their rows; answers both.
+    async fn publish(&mut self) -> (Vec<i64>, Vec<i64>) {
         let first = format!("SELECT id, n FROM tidegate_outbox ORDER BY id LIMIT {TOGETHER_MAX}");
         let found = run(&mut self.shop, &first).await;
         let (ids, messages): (Vec<i64>, Vec<i64>) = found.chunks(2).map(|row| (row[0], row[1])).unzip();
         if !ids.is_empty() {
+            self.engine.settled("shop").await.unwrap();
             let store = format!(
                 "BEGIN; INSERT INTO messages (n) VALUES {}; DELETE FROM outboxes; INSERT INTO outboxes VALUES {}; COMMIT",
                 list(&messages),
                 list(&ids)
             );
             run(&mut self.queues, &store).await;
-            self.delete(&ids).await;
         }
+        (ids, messages)
+    }
+
+    /// Carries the first messages; answers which they are.
+    async fn carry(&mut self) -> Vec<i64> {
+        let (ids, messages) = self.publish().await;
+        self.delete(&ids).await;
         messages
     }
 }
@@ -154,4 +167,41 @@ fn a_power_cut_leaves_rows_with_their_messages_or_neither() {
     assert!(said(&events).iter().any(|said| matches!(said, Said::Published(_))), "nothing was carried");
     cut_at_many_moments(&events, "outbox-image", check_orders);
     let _ = std::fs::remove_dir_all(&path);
+}
+
+/// Publishes the message of a transaction whose commit is to be seen and has not asked for its sync.
+async fn publish_early(engine: &Engine, journal: &Journal) {
+    for setup in [APPLICATION, QUEUES] {
+        run(&mut engine.session("").unwrap(), setup).await;
+    }
+    let mut carrier = Carrier::of(engine);
+    let mut session = engine.session("shop").unwrap();
+    run(&mut session, "BEGIN; INSERT INTO orders VALUES (1, ''); INSERT INTO tidegate_outbox (n) VALUES (1)").await;
+    let mut commit = pin!(run(&mut session, "COMMIT"));
+    // However often it is polled, the event loop does not turn.
+    for _ in 0..100 {
+        assert!(commit.as_mut().poll(&mut task::Context::from_waker(task::Waker::noop())).is_pending());
+    }
+    assert_eq!(carrier.publish().await.1, [1], "the commit is to be seen");
+    journal.say(Said::Published(1));
+    commit.await;
+}
+
+#[test]
+fn a_message_is_published_when_its_row_is_on_the_disk() {
+    let (path, image) = (directory("outbox-early"), directory("outbox-early-image"));
+    let journal = Arc::new(Journal::default());
+    {
+        let _watching = Watching::new(&path, Arc::clone(&journal) as Arc<dyn Watcher>);
+        let engine = open(&path);
+        runtime().block_on(publish_early(&engine, &journal));
+    }
+    let events = std::mem::take(&mut *journal.events.lock().unwrap());
+    let published = events.iter().position(|event| matches!(event, Event::Said(_))).unwrap();
+    let before = &events[..=published];
+    cut(before, &image, &mut Dice(0x9E37_79B9_7F4A_7C15), true);
+    runtime().block_on(check_orders(&image, &said(before)));
+    for directory in [path, image] {
+        let _ = std::fs::remove_dir_all(directory);
+    }
 }
