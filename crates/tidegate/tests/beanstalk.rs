@@ -494,6 +494,36 @@ fn a_tube_is_paused_for_a_time() {
 }
 
 #[test]
+fn a_pause_ends_with_its_tube() {
+    let server = started("");
+    let mut client = server.client();
+    client.check("use t", "USING t");
+    client.check("watch t", "WATCHING 2");
+    client.check("put 1 0 60 1\r\na", "INSERTED 1");
+    client.check("pause-tube t 3600", "PAUSED");
+    // It has a job.
+    client.check("use default", "USING default");
+    client.check("ignore t", "WATCHING 1");
+    client.check("watch t", "WATCHING 2");
+    client.check("reserve-with-timeout 0", "TIMED_OUT");
+    client.check("delete 1", "DELETED");
+    // It is watched.
+    client.check("use t", "USING t");
+    assert_eq!(client.statistic("stats-tube t", "pause"), "3600");
+    client.check("use default", "USING default");
+    client.check("ignore t", "WATCHING 1");
+    client.check("stats-tube t", "NOT_FOUND");
+    client.check("watch t", "WATCHING 2");
+    assert_eq!(client.statistic("stats-tube t", "pause-time-left"), "0");
+    client.check("use t", "USING t");
+    client.check("put 1 0 60 1\r\nb", "INSERTED 2");
+    client.check("reserve", "RESERVED 2 1\r\nb");
+    // Clients with jobs keep a worker.
+    drop(client);
+    server.finish();
+}
+
+#[test]
 fn many_clients_share_the_work_and_nothing_comes_twice() {
     const CLIENTS: usize = 16;
     const EACH: usize = 40;

@@ -316,3 +316,11 @@ a=b&c=%20
 --- error_code: 200
 --- response_body
 POST queue mail 1 1: a=b&c=%20
+
+=== TEST 5: a lease of no time
+--- tidegate_only
+--- config
+location /q/ { queue_api; queue_lease 0; }
+--- must_die
+--- error_log
+"queue_lease" must be more than no time

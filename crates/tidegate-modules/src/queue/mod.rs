@@ -44,7 +44,8 @@ pub use scripts::{Queue, Taken};
 
 use std::{sync::Arc, time::Duration};
 
-use tidegate_conf::{Diagnostic, Level as Severity, ast};
+use bstr::ByteSlice;
+use tidegate_conf::{Diagnostic, Level as Severity, ast, values};
 use tidegate_core::{
     conf::{Build, Config},
     inherit,
@@ -108,7 +109,8 @@ pub static MODULE: Module<Conf> = Module {
                 "Answers requests that publish, pull and settle messages; the queue's name follows the location's text. With \
                  \"nq\": requests of nq's clients.",
             ),
-        Directive::time("queue_lease", |conf: &mut Conf| &mut conf.queue_lease)
+        Directive::custom("queue_lease", 1, 1, queue_lease)
+            .syntax("time")
             .default("30s")
             .doc("How long a consumer has a message where its request does not say."),
         Directive::time("queue_wait_max", |conf: &mut Conf| &mut conf.queue_wait_max)
@@ -213,6 +215,19 @@ impl Conf {
     fn message_bytes_max(&self) -> usize {
         self.queue_message_size_max.unwrap_or(MESSAGE_BYTES_MAX)
     }
+}
+
+/// `queue_lease TIME`
+fn queue_lease(conf: &mut Conf, directive: &ast::Directive, _: &mut Build<'_>) -> Result<(), Diagnostic> {
+    let arg = &directive.args[0];
+    let lease = values::time(arg.value.as_bstr()).map_err(|error| error.diagnostic(&directive.name.value, arg))?;
+    if lease.is_zero() {
+        // A consumer would have lost its message before it got it.
+        let message = "\"queue_lease\" must be more than no time";
+        return Err(Diagnostic::new(Severity::Emerg, arg.span, message)
+            .with_hint("say how long a consumer may take for a message: \"queue_lease 30s\""));
+    }
+    if conf.queue_lease.replace(lease).is_some() { Err(duplicate(directive)) } else { Ok(()) }
 }
 
 fn queue_api(conf: &mut Conf, directive: &ast::Directive, build: &mut Build<'_>) -> Result<(), Diagnostic> {

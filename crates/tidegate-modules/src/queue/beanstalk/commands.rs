@@ -156,6 +156,10 @@ impl Desk<'_> {
                 self.list(names.iter().map(String::as_str));
             }
             Command::PauseTube { tube, delay_s } => self.pause(tube, delay_s),
+            Command::Use(name) | Command::Watch(name) if self.is_gone_and_paused(name) => {
+                self.store.end_pause(name).await?;
+                self.of_client(command);
+            }
             _ => self.of_client(command),
         }
         Ok(())
@@ -213,6 +217,11 @@ impl Desk<'_> {
     fn exists(&self, name: &str) -> bool {
         let is_in_use = self.client.common.known(name).is_some_and(|tube| tube.is_in_use());
         is_in_use || name == super::tubes::DEFAULT || self.store.home.counts.of(name).total() > 0
+    }
+
+    /// Whether there is no tube of this name, and there was one that is paused yet.
+    fn is_gone_and_paused(&self, name: &str) -> bool {
+        self.store.home.pauses.has(name) && !self.exists(name)
     }
 
     async fn reserve_job(&mut self, id: u64) -> Result<(), StoreError> {

@@ -1,4 +1,4 @@
-//! Queues that are paused for a time. Such a pause is memory, and ends with the process.
+//! Queues that are paused for a time. Such a pause is memory, and ends with the process, or with the tube that it was meant for.
 
 use std::{
     collections::HashMap,
@@ -59,6 +59,22 @@ impl Store {
         self.home.pauses.ends().insert(queue.to_owned(), end);
         self.broker().pause(queue);
         self.home.due_changed.notify_one();
+    }
+
+    /// Ends the pause of a tube that is gone: one of its name begins without.
+    ///
+    /// # Errors
+    /// Storage errors; the pause is over when its time is, then.
+    ///
+    /// Source: beanstalkd's `tube.c`: a tube that nobody uses or watches and that has no jobs is freed, with its pause.
+    pub(super) async fn end_pause(&self, queue: &str) -> Result<(), StoreError> {
+        // Somebody may have paused it without a time.
+        let is_paused = self.settings(queue).await?.is_paused;
+        let was_paused = self.home.pauses.ends().remove(queue).is_some();
+        if was_paused && !is_paused {
+            self.broker().resume(queue);
+        }
+        Ok(())
     }
 
     /// Ends pauses whose time is over; answers how long none is.
