@@ -107,11 +107,12 @@ impl Background {
         let requests = Requests { sync, checkpoint };
         let (settings, directory, transactions, own) =
             (Arc::clone(settings), Arc::clone(directory), Arc::clone(transactions), requests.clone());
+        let sync = requests.sync.clone();
         let threads = vec![
             std::thread::Builder::new().name("sql-sync".into()).spawn(move || sync_loop(&sync_requests))?,
             std::thread::Builder::new()
                 .name("sql-checkpoint".into())
-                .spawn(move || checkpoint_loop(&checkpoint_requests, &settings, &directory, &transactions))?,
+                .spawn(move || checkpoint_loop(&checkpoint_requests, &sync, &settings, &directory, &transactions))?,
             std::thread::Builder::new().name("sql-statistics".into()).spawn(move || statistics::run(&schemas, &own))?,
         ];
         Ok(Self { requests: Some(requests), statistics: Some(statistics), threads })
@@ -144,9 +145,7 @@ impl Background {
 impl Requests {
     /// As [`Background::request_sync`].
     pub(super) fn request_sync(&self, schema: &Arc<Schema>) {
-        if !schema.sync.requested.swap(true, Ordering::AcqRel) {
-            let _ = self.sync.send(Arc::clone(schema));
-        }
+        request_sync(&self.sync, schema);
     }
 
     /// As [`Background::watch_once`].
@@ -154,6 +153,12 @@ impl Requests {
         if !schema.sync.watched.load(Ordering::SeqCst) && !schema.sync.watched.swap(true, Ordering::SeqCst) {
             let _ = self.checkpoint.send(Arc::clone(schema));
         }
+    }
+}
+
+fn request_sync(sync: &Sender<Arc<Schema>>, schema: &Arc<Schema>) {
+    if !schema.sync.requested.swap(true, Ordering::AcqRel) {
+        let _ = sync.send(Arc::clone(schema));
     }
 }
 
@@ -286,6 +291,7 @@ struct Watched {
 
 fn checkpoint_loop(
     requests: &Receiver<Arc<Schema>>,
+    sync: &Sender<Arc<Schema>>,
     settings: &Settings,
     directory: &Directory,
     transactions: &Transactions,
@@ -314,8 +320,12 @@ fn checkpoint_loop(
         }
         let is_crowded = watched.len() > WATCHED_MAX;
         watched.retain(|watched| !watched.schema.is_closed() && !watched.is_given_up(is_crowded));
-        for schema in &mut watched {
-            schema.checkpoint(settings, transactions);
+        for watched in &mut watched {
+            if watched.schema.sync.unsynced() > 0 && !watched.schema.sync.has_failed() {
+                // Nobody may have asked for the sync of commits that are answered early.
+                request_sync(sync, &watched.schema);
+            }
+            watched.checkpoint(settings, transactions);
         }
     }
     other_programs::leave(directory, settings);

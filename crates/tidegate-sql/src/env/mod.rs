@@ -89,6 +89,8 @@ pub(crate) struct Env {
     /// Whether somebody converts texts from and into these.
     pub(crate) transcodes: Cell<bool>,
     pub(crate) autocommit: Cell<bool>,
+    /// Single statements are answered before the disk has them, where that may be.
+    pub(crate) answers_early: Cell<bool>,
     pub(crate) isolation: Cell<Isolation>,
     /// SET TRANSACTION ISOLATION LEVEL: of the next transaction.
     pub(crate) next_isolation: Cell<Option<Isolation>>,
@@ -180,6 +182,7 @@ impl Env {
             transcodes: Cell::default(),
             told: Told::default(),
             autocommit: Cell::new(true),
+            answers_early: Cell::default(),
             isolation: Cell::default(),
             next_isolation: Cell::default(),
             read_only: Cell::default(),

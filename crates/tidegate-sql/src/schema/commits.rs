@@ -228,6 +228,11 @@ impl Commits {
         self.last() < self.keys_until.load(Ordering::Acquire)
     }
 
+    /// Whether somebody may listen.
+    pub(crate) fn are_listed(&self) -> bool {
+        self.is_listed.load(Ordering::SeqCst)
+    }
+
     /// How many commits wait for the disk. Those are shown when a sync is over that begins now.
     pub(crate) fn waiting(&self) -> usize {
         if self.is_listed.load(Ordering::SeqCst) { self.list().waiting.len() } else { 0 }

@@ -12,6 +12,8 @@ use std::{
 #[derive(Default)]
 pub(crate) struct SyncState {
     pub(crate) committed: AtomicU64,
+    /// The last commit that is no [early](Self::commit_early) one.
+    awaited: AtomicU64,
     synced: AtomicU64,
     pub(crate) requested: AtomicBool,
     failed: AtomicBool,
@@ -22,8 +24,25 @@ pub(crate) struct SyncState {
 impl SyncState {
     /// A ticket for a commit that has just been written.
     pub(crate) fn commit(&self) -> u64 {
+        let ticket = self.commit_early();
+        self.awaited.fetch_max(ticket, Ordering::SeqCst);
+        ticket
+    }
+
+    /// As [`commit`](Self::commit), for a commit which nobody waits for.
+    pub(crate) fn commit_early(&self) -> u64 {
         // Whoever gives up to watch looks at this after that, and whoever commits looks whether it is watched after this.
         self.committed.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// The last commit that somebody waits for: its sync was asked for, or is about to be.
+    pub(crate) fn awaited(&self) -> u64 {
+        self.awaited.load(Ordering::SeqCst)
+    }
+
+    /// How many commits the disk may not have.
+    pub(crate) fn unsynced(&self) -> u64 {
+        self.commits().saturating_sub(self.synced.load(Ordering::Acquire))
     }
 
     /// Commits so far.
@@ -93,6 +112,17 @@ impl SyncState {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_waits_for_an_early_commit() {
+        let sync = SyncState::default();
+        assert_eq!((sync.awaited(), sync.unsynced()), (0, 0));
+        assert_eq!((sync.commit_early(), sync.commit(), sync.commit_early()), (1, 2, 3));
+        assert_eq!((sync.awaited(), sync.commits(), sync.unsynced()), (2, 3, 3));
+        assert_eq!((sync.poll(0, None), sync.poll(sync.awaited(), None)), (Poll::Ready(true), Poll::Pending));
+        sync.finish(Some(2));
+        assert_eq!((sync.poll(sync.awaited(), None), sync.unsynced()), (Poll::Ready(true), 1));
+    }
 
     #[test]
     fn who_commits_while_a_watch_is_given_up_is_watched() {

@@ -12,6 +12,10 @@
 //! [`ENOUGH`] statements, or those of everybody who is expected ([`Returning`]), is committed all the same: the disk, whose next sync is
 //! for all commits before it, then goes on without waiting for this thread to notice that it is idle.
 //!
+//! Who can do without its own commit behind a power cut is answered *early*: when the disk has what was committed before, as far as somebody
+//! waits for that. So it has read nothing that goes, and does not wait for the disk if it is idle. Commits of none but such statements ask for a sync
+//! when there are [`EARLY_MAX`] that the disk may not have, or somebody listens to them; the checkpoint thread asks for the rest.
+//!
 //! Invariants:
 //! 1. A group is in its pool exactly while it is open, and holds the write lock for exactly as long.
 //! 2. Its connection is away while a statement runs on it: nobody joins or commits then.
@@ -61,6 +65,9 @@ type Res<T> = Result<T, ServerError>;
 /// Statements of a group that does not wait for the disk any longer. A commit costs as much as a third of one of them.
 const ENOUGH: u32 = 16;
 
+/// So many commits to which all statements were early may be without a sync.
+const EARLY_MAX: u64 = 16;
+
 /// Statements that commit together.
 pub(crate) struct Group {
     engine: Arc<EngineInner>,
@@ -83,6 +90,10 @@ pub(crate) struct Group {
     waits: Cell<bool>,
     /// A member waits for the sync thread.
     has_listener: Cell<bool>,
+    /// There is a member that is answered early.
+    has_early: Cell<bool>,
+    /// There is one that is not.
+    is_awaited: Cell<bool>,
     /// The first of its members has been answered.
     is_answered: Cell<bool>,
     waiters: RefCell<Vec<Waker>>,
@@ -90,8 +101,11 @@ pub(crate) struct Group {
 
 enum State {
     Open,
-    /// Committed with this ticket of the sync thread.
-    Committed(u64),
+    /// Committed with this ticket of the sync thread; `before` is the last one before it that somebody waits for.
+    Committed {
+        ticket: u64,
+        before: u64,
+    },
     /// Undone.
     Failed(ServerError),
 }
@@ -111,6 +125,8 @@ pub(super) struct Member {
     opener: Cell<bool>,
     /// This member waits for the sync thread.
     listens: Cell<bool>,
+    /// It is answered early.
+    is_early: bool,
 }
 
 impl Turn {
@@ -153,6 +169,8 @@ impl Turn {
             is_orphan: Cell::new(false),
             waits: Cell::new(false),
             has_listener: Cell::new(false),
+            has_early: Cell::new(false),
+            is_awaited: Cell::new(false),
             is_answered: Cell::new(false),
             waiters: RefCell::default(),
         });
@@ -206,8 +224,8 @@ impl Turn {
         self.failed(None);
     }
 
-    /// The statement has run and changed these tables.
-    pub(super) fn succeeded(mut self, touched: &[Arc<TableState>]) -> Member {
+    /// The statement has run and changed these tables. Whether it is answered early is its session's choice.
+    pub(super) fn succeeded(mut self, touched: &[Arc<TableState>], is_early: bool) -> Member {
         let opener = self.opener;
         let group = Rc::clone(&self.group);
         {
@@ -219,10 +237,12 @@ impl Turn {
             }
         }
         group.members.set(group.members.get() + 1);
+        let kind = if is_early { &group.has_early } else { &group.is_awaited };
+        kind.set(true);
         if let Some(conn) = self.conn.take() {
             group.take_back(conn);
         }
-        Member { group, opener: Cell::new(opener), listens: Cell::new(false) }
+        Member { group, opener: Cell::new(opener), listens: Cell::new(false), is_early }
     }
 
     /// The statement has failed and left nothing behind.
@@ -276,7 +296,7 @@ impl Group {
         if schema.writer.is_wanted(cx.waker()) {
             return Poll::Ready(());
         }
-        let busy = schema.sync.poll(schema.sync.commits(), Some(cx)).is_pending();
+        let busy = schema.sync.poll(schema.sync.awaited(), Some(cx)).is_pending();
         self.waits.set(busy);
         if busy { Poll::Pending } else { Poll::Ready(()) }
     }
@@ -308,10 +328,14 @@ impl Group {
         }
         drop(touched);
         self.pool.returning.committed(self.members.get());
-        let ticket = schema.sync.commit();
-        self.close(conn, State::Committed(ticket));
+        let before = schema.sync.awaited();
+        let is_awaited = self.is_awaited.get();
+        let ticket = if is_awaited { schema.sync.commit() } else { schema.sync.commit_early() };
+        self.close(conn, State::Committed { ticket, before });
         self.engine.background.watch_once(schema);
-        self.engine.background.request_sync(schema);
+        if is_awaited || schema.commits.are_listed() || schema.sync.unsynced() >= EARLY_MAX {
+            self.engine.background.request_sync(schema);
+        }
         if self.is_orphan.get() {
             self.wake_all();
         }
@@ -331,7 +355,7 @@ impl Group {
         }
         drop(self.guard.borrow_mut().take());
         self.pool.wake_waiting();
-        if failed || self.engine.settings.durability() == Durability::Normal {
+        if failed || self.has_early.get() || self.engine.settings.durability() == Durability::Normal {
             self.wake_all();
         }
     }
@@ -369,10 +393,11 @@ impl Member {
         let group = &self.group;
         let ticket = match &*group.state.borrow() {
             State::Failed(error) => return Poll::Ready(Err(error.clone())),
-            State::Committed(_) if group.engine.settings.durability() == Durability::Normal => {
+            State::Committed { .. } if group.engine.settings.durability() == Durability::Normal => {
                 return Poll::Ready(Ok(()));
             }
-            State::Committed(ticket) => *ticket,
+            State::Committed { before, .. } if self.is_early => return self.poll_early(*before, cx),
+            State::Committed { ticket, .. } => *ticket,
             State::Open => {
                 group.waiters.borrow_mut().push(cx.waker().clone());
                 return Poll::Pending;
@@ -398,6 +423,16 @@ impl Member {
         }
         group.wake_all();
         Poll::Ready(if durable { Ok(()) } else { Err(errors::storage("the commit could not be made durable")) })
+    }
+
+    /// As [`poll_settled`](Self::poll_settled), for a member that is answered early.
+    fn poll_early(&self, before: u64, cx: &Context<'_>) -> Poll<Res<()>> {
+        let group = &self.group;
+        let Poll::Ready(durable) = group.pool.schema.sync.poll(before, Some(cx)) else { return Poll::Pending };
+        if !group.is_answered.replace(true) {
+            group.pool.returning.answered(group.members.get());
+        }
+        Poll::Ready(if durable { Ok(()) } else { Err(errors::storage("what was read could not be made durable")) })
     }
 
     /// The schema that the group has written to.

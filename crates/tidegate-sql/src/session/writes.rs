@@ -136,7 +136,7 @@ impl Core {
                 return Err(error.into());
             }
         };
-        let member = turn.succeeded(&written.touched);
+        let member = turn.succeeded(&written.touched, self.env.answers_early.get());
         if !more {
             self.joined = Some((member, written));
             return Ok(());

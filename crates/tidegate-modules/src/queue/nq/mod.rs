@@ -13,6 +13,10 @@
 //! Receivers of one name share the messages. All that want something of a queue stand in its [`line`](mod@line), whichever workers they are
 //! connected to: one task serves them in their order, many in one [`round`] with one commit, and hears of commits to `QUEUE_msg`
 //! ([`tidegate_sql::Listening`]), whoever has written the message.
+//!
+//! A message is answered when the disk has it; that its receiver has got it follows with the next sync
+//! ([`tidegate_sql::Session::run_requests_early`]). A power cut in between has it come again, as one that was not answered in time. What
+//! publishers and receivers store, messages and results, is on the disk before they hear of it.
 
 mod by_queue;
 mod json;

@@ -207,7 +207,11 @@ impl Round<'_> {
         if !requests.is_empty() {
             // What is known now is of this round alone.
             self.places.version = None;
-            self.database.carry_out(&requests, &mut gather).await?;
+            // What comes again anyway, when its time is over, may come again behind a power cut. Who wants it once waits for the disk.
+            match given.iter().all(|(at, _)| self.asks[*at].wanted.retry_num > 0) {
+                true => self.database.carry_out_early(&requests, &mut gather).await?,
+                false => self.database.carry_out(&requests, &mut gather).await?,
+            }
         }
         let mut ended = gather.ended.into_iter();
         let mut anew = Vec::new();

@@ -183,6 +183,21 @@ impl Database {
         Ok(())
     }
 
+    /// As [`carry_out`](Self::carry_out), for what a power cut may take: see [`Session::run_requests_early`].
+    ///
+    /// # Errors
+    /// There is no session.
+    pub(super) async fn carry_out_early<A: Answers>(
+        &mut self,
+        requests: &[(&OpenTable, Request<'_>)],
+        answers: &mut A,
+    ) -> Result<(), QueryError> {
+        let mut session = self.take()?;
+        session.run_requests_early(requests, answers).await;
+        self.session = Some(session);
+        Ok(())
+    }
+
     /// The time so long before now, as the tables have times.
     pub(super) async fn time_before(&mut self, before: Duration) -> Result<Vec<u8>, QueryError> {
         let micros = u64::try_from(before.as_micros()).unwrap_or(u64::MAX);

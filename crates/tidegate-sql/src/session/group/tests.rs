@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use tidegate_rows::{Execute, Statement, json::Json, json::JsonOptions, sink::Collect};
+use tidegate_rows::{
+    Column, Execute, Flow, QueryError, Row, Sink, SinkClosed, Statement, Summary, Value, json::Json, json::JsonOptions,
+    sink::Collect,
+};
 use tokio::task::{JoinHandle, LocalSet};
 
 use super::ENOUGH;
@@ -19,6 +22,7 @@ use crate::{
         Change, File,
         watch::{Watcher, Watching},
     },
+    table::{Answers, OnDuplicate, Opening, Request, Strictness},
 };
 
 /// Holds up the syncs of logs.
@@ -66,7 +70,10 @@ impl Fixture {
         std::fs::create_dir_all(&path).unwrap();
         let disk = Arc::<SlowDisk>::default();
         let watching = Watching::new(&path, Arc::clone(&disk) as Arc<dyn Watcher>);
-        let engine = Engine::open(EngineOptions::new(&path)).unwrap();
+        let mut options = EngineOptions::new(&path);
+        // They are commits too.
+        options.renews_statistics = false;
+        let engine = Engine::open(options).unwrap();
         run(&mut engine.session("").unwrap(), "CREATE DATABASE test; CREATE TABLE test.t (n INT PRIMARY KEY)").await;
         Rc::new(Self { disk, engine: Some(engine), path, _watching: watching })
     }
@@ -254,6 +261,95 @@ async fn a_commit_is_heard_of_when_it_is_on_the_disk() {
             first.await.unwrap();
             let Poll::Ready(Some(Heard::Commit(commit))) = next.as_mut().poll(noop) else { panic!("a commit") };
             assert_eq!((commit.number, &*commit.tables[0]), (before + 1, "t"));
+        })
+        .await;
+}
+
+/// Keeps what the requests of a batch have come to.
+#[derive(Default)]
+struct Ended(Vec<Result<(), QueryError>>);
+
+impl Sink for Ended {
+    fn columns(&mut self, _: &[Column]) {}
+    fn row(&mut self, _: Row<'_>) -> Flow {
+        Flow::More
+    }
+    fn end_result(&mut self, _: &Summary) {}
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), SinkClosed>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Answers for Ended {
+    fn ended(&mut self, result: Result<(), QueryError>) {
+        self.0.push(result);
+    }
+}
+
+impl Fixture {
+    /// Begins to insert rows together, of whom whoever does so is answered early.
+    fn begin_early(&self, rows: &'static [i64]) -> JoinHandle<()> {
+        let mut session = self.session();
+        tokio::task::spawn_local(async move {
+            let (schema, table, index, columns) = ("test", "t", "PRIMARY", &["n"]);
+            let opening = Opening { schema, table, index, columns, filters: &[], strictness: Strictness::Exact };
+            let open = session.open_table(&opening).unwrap();
+            let values: Vec<[Value<'_>; 1]> = rows.iter().map(|n| [Value::Int(*n)]).collect();
+            let requests: Vec<_> = values.iter().map(|row| (&open, Request::Insert(row, OnDuplicate::Fail))).collect();
+            let mut ended = Ended::default();
+            session.run_requests_early(&requests, &mut ended).await;
+            assert!(ended.0.len() == rows.len() && ended.0.iter().all(Result::is_ok), "{:?}", ended.0);
+        })
+    }
+}
+
+#[tokio::test]
+async fn an_early_answer_waits_for_what_others_wait_for() {
+    let fixture = Fixture::new("early").await;
+    LocalSet::new()
+        .run_until(async {
+            let before = fixture.commits();
+            fixture.disk.hold();
+            fixture.begin_early(&[1, 2]).await.unwrap();
+            fixture.begin_early(&[3]).await.unwrap();
+            assert_eq!(fixture.commits(), before + 2, "without the disk, those of a batch together");
+            let first = fixture.begin("INSERT INTO t VALUES (4)".into());
+            turn().await;
+            assert_eq!(fixture.commits(), before + 3, "the disk was not asked for the others");
+            let early = fixture.begin_early(&[5]);
+            turn().await;
+            assert!(!first.is_finished() && !early.is_finished());
+            fixture.disk.release();
+            first.await.unwrap();
+            early.await.unwrap();
+            // Early or not, they share a commit.
+            let before = fixture.commits();
+            let together = [fixture.begin("INSERT INTO t VALUES (6)".into()), fixture.begin_early(&[7])];
+            for statement in together {
+                statement.await.unwrap();
+            }
+            assert!(fixture.commits() > before);
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn who_shares_a_commit_with_early_ones_waits_for_the_disk() {
+    let fixture = Fixture::new("mixed").await;
+    LocalSet::new()
+        .run_until(async {
+            // The session knows its statement.
+            fixture.begin("INSERT INTO t VALUES (0)".into()).await.unwrap();
+            let before = fixture.commits();
+            fixture.disk.hold();
+            let early = fixture.begin_early(&[1]);
+            let patient = fixture.begin("INSERT INTO t VALUES (2)".into());
+            early.await.unwrap();
+            turn().await;
+            assert!(fixture.commits() > before);
+            assert!(!patient.is_finished(), "it was promised to be on the disk");
+            fixture.disk.release();
+            patient.await.unwrap();
         })
         .await;
 }
