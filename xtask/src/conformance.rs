@@ -8,6 +8,7 @@ mod cache_tests;
 mod drivers;
 mod handlersocket;
 mod nginx_tests;
+mod nq;
 mod summary;
 
 use crate::paths::{self, Scratch};
@@ -41,6 +42,12 @@ pub(crate) struct Options {
     /// Runs the test suites of MySQL's drivers instead: DIR has checkouts of them; suites are then their names
     #[arg(long, conflicts_with_all = ["nginx_tests", "cache_tests", "handlersocket"])]
     drivers: bool,
+    /// Runs nq's own tests instead, at our API for its clients: DIR is a checkout of it
+    #[arg(long, conflicts_with_all = ["nginx_tests", "cache_tests", "handlersocket", "drivers"])]
+    nq: bool,
+    /// Runs them at nq itself too, on our server with the embedded database and with MariaDB
+    #[arg(long, requires = "nq")]
+    app: bool,
     /// Suites or files of suites, for instance lua-nginx-module/t/002-content.t; all of lua-nginx-module if none is named
     suites: Vec<String>,
     /// The runner's program
@@ -91,6 +98,9 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     }
     if options.drivers {
         return drivers::run(options);
+    }
+    if options.nq {
+        return nq::run(options);
     }
     if options.nginx_tests {
         return nginx_tests::run(options);

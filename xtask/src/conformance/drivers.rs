@@ -43,7 +43,8 @@ struct Suite {
 /// Whether each test has passed.
 type Outcome = BTreeMap<String, bool>;
 
-const VENV: &str = "test -x $SHARED/venv/bin/python || python3 -m venv $SHARED/venv";
+/// What makes an environment for Python in the directory that suites share.
+pub(super) const VENV: &str = "test -x $SHARED/venv/bin/python || python3 -m venv $SHARED/venv";
 
 const SUITES: &[Suite] = &[
     Suite {
@@ -230,7 +231,11 @@ fn read_causes() -> Result<Vec<Cause>, String> {
         .collect()
 }
 
-fn copy_of(from: &Path, to: &Path) -> Result<(), String> {
+/// Copies a directory.
+///
+/// # Errors
+/// Why it cannot be copied.
+pub(super) fn copy_of(from: &Path, to: &Path) -> Result<(), String> {
     let status = Command::new("cp").arg("-r").arg(from).arg(to).status().map_err(|e| format!("cp: {e}"))?;
     if status.success() { Ok(()) } else { Err(format!("cannot copy {}", from.display())) }
 }
@@ -241,7 +246,11 @@ fn shell(command: &str, dir: &Path, shared: &Path) -> Command {
     shell
 }
 
-fn prepare(step: &str, dir: &Path, shared: &Path) -> Result<(), String> {
+/// Runs a command of the shell in `dir`, with `$SHARED`.
+///
+/// # Errors
+/// What it has complained of.
+pub(super) fn prepare(step: &str, dir: &Path, shared: &Path) -> Result<(), String> {
     let output = shell(step, dir, shared).output().map_err(|e| format!("sh: {e}"))?;
     if output.status.success() {
         return Ok(());
@@ -250,7 +259,10 @@ fn prepare(step: &str, dir: &Path, shared: &Path) -> Result<(), String> {
 }
 
 /// Runs statements by the client of Debian's MariaDB.
-fn statements(arguments: &[&str], sql: &str) -> Result<(), String> {
+///
+/// # Errors
+/// What it has complained of.
+pub(super) fn statements(arguments: &[&str], sql: &str) -> Result<(), String> {
     let output = Command::new("mariadb").arg("--no-defaults").args(arguments).args(["-e", sql]).output();
     let output = output.map_err(|e| format!("mariadb: {e}"))?;
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
