@@ -4,8 +4,9 @@
 mod support;
 
 use std::io::Write;
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use support::queues::{Jobs, SQL, send, text};
 use support::{Site, binary, eventually, finish as output_of};
@@ -19,6 +20,12 @@ const LOCATIONS: &str = r#"
 /// A server whose data is in this directory.
 fn started(data: &str) -> Site {
     let mut site = Site::new("", "");
+    configure(&site, data);
+    site.start();
+    site
+}
+
+fn configure(site: &Site, data: &str) {
     let port = site.port;
     site.write_conf(&format!(
         "worker_processes 2; error_log logs/error.log notice; pid logs/nginx.pid; events {{ }}
@@ -26,8 +33,25 @@ fn started(data: &str) -> Site {
          http {{ queue_outbox shop; client_max_body_size 64m; client_body_buffer_size 64m;
                  server {{ listen 127.0.0.1:{port}; server_name localhost; {SQL} {LOCATIONS} }} }}"
     ));
-    site.start();
-    site
+}
+
+/// A server whose data is on a disk of sixteen megabytes that nobody else sees, and that goes with it. `None` where this user may not mount.
+fn started_on_a_small_disk() -> Option<(Site, Child)> {
+    let mounts = Command::new("unshare").args(["-m", "mount", "-t", "tmpfs", "none", "/mnt"]).output();
+    if !mounts.is_ok_and(|output| output.status.success()) {
+        return None;
+    }
+    let site = Site::new("", "");
+    let small = site.dir.join("small");
+    std::fs::create_dir(&small).expect("made");
+    configure(&site, "small/data");
+    let mut server = Command::new("unshare");
+    server.args(["-m", "sh", "-c", "mount -t tmpfs -o size=16m none \"$1\" && shift && exec \"$@\"", "sh"]).arg(&small);
+    let command = site.command();
+    server.arg(command.get_program()).args(command.get_args()).args(["-g", "daemon off;"]);
+    let server = server.stdin(Stdio::null()).spawn().expect("started");
+    site.wait_until_serving();
+    Some((site, server))
 }
 
 fn sql(port: u16, statement: &str) -> Value {
@@ -200,4 +224,72 @@ fn ten_thousand_queues_are_as_good_as_one() {
         assert!(statistics.contains("\"ready\":0,\"leased\":1,"), "{statistics}");
     }
     finish(site);
+}
+
+/// Stores something until it is refused; answers how often it was not. A small disk has room for so many.
+fn until_refused(mut ask: impl FnMut() -> bool) -> u64 {
+    let stored = (0..1000).take_while(|_| ask()).count();
+    assert!(stored < 1000, "the disk is never full");
+    stored as u64
+}
+
+#[test]
+fn a_full_disk_is_told_at_each_door_and_stores_nothing_by_half() {
+    /// Messages of a batch.
+    const TOGETHER: u64 = 3;
+    let Some((site, mut server)) = started_on_a_small_disk() else {
+        eprintln!("skipped: this user may not mount");
+        return;
+    };
+    let port = site.port;
+    let large = "x".repeat(60_000);
+    let single = until_refused(|| match text(send(port, "POST", "q/jobs", &large)) {
+        (200, _) => true,
+        (status, said) => {
+            let expected = "{\"error\":\"the queue cannot be used at the moment\"}\n";
+            assert_eq!((status, said.as_str()), (503, expected));
+            false
+        }
+    });
+    let batch = json!(vec![json!({ "body": large }); TOGETHER as usize]).to_string();
+    let batches = until_refused(|| match text(send(port, "POST", "q/jobs/batch", &batch)).0 {
+        200 => true,
+        status => {
+            assert_eq!(status, 503);
+            false
+        }
+    });
+    let post = json!({ "sender": "a", "messages": { "mail": [large] } }).to_string();
+    let posted = until_refused(|| match text(send(port, "POST", "nq/post", &post)) {
+        (200, _) => true,
+        refused => {
+            assert_eq!(refused, (500, r#"{"_error":"mysql error"}"#.to_owned()));
+            false
+        }
+    });
+    let mut jobs = Jobs::connect(&site);
+    let put = format!("put 0 0 60 {}\r\n{large}\r\n", large.len());
+    let put = until_refused(|| match jobs.tell(put.as_bytes()).as_str() {
+        "INTERNAL_ERROR" => false,
+        answer => {
+            assert!(answer.starts_with("INSERTED "), "{answer}");
+            true
+        }
+    });
+    assert_eq!(count(port, MESSAGES), single + TOGETHER * batches + put);
+    // Its tables are made with the first message.
+    let mail = sql(port, "SELECT COUNT(*) AS n FROM work.mail_msg");
+    assert_eq!(mail[0]["n"].as_u64().unwrap_or(0), posted, "{mail}");
+    // What is deleted makes room.
+    let done = |method, path, body| (text(send(port, method, path, body)).0 == 200).then_some(());
+    eventually("messages are deleted", || done("DELETE", "q/jobs", ""));
+    eventually("there is room again", || done("POST", "q/jobs", &large));
+    let (status, pulled) = text(send(port, "POST", "q/jobs/pull", ""));
+    assert!(status == 200 && pulled.contains(&large), "{status} {pulled:.200}");
+    drop(jobs);
+    let log = site.log();
+    assert!(!log.contains("[alert]") && !log.contains("panicked"), "{log}");
+    site.signal(Signal::SIGQUIT);
+    assert!(eventually("it ends", || server.try_wait().expect("our child")).success());
+    site.check_gone();
 }
