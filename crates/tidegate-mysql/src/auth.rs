@@ -119,6 +119,16 @@ pub fn masked_password(password: &[u8], nonce: &[u8]) -> Vec<u8> {
     password.iter().chain(&[0]).zip(nonce.iter().cycle()).map(|(byte, mask)| byte ^ mask).collect()
 }
 
+/// The password that was [masked](masked_password) so; `None` without the zero behind it.
+pub fn unmasked_password(masked: &[u8], nonce: &[u8]) -> Option<Vec<u8>> {
+    let mut password = if nonce.is_empty() {
+        masked.to_vec()
+    } else {
+        masked.iter().zip(nonce.iter().cycle()).map(|(byte, mask)| byte ^ mask).collect()
+    };
+    (password.pop()? == 0).then_some(password)
+}
+
 /// Whether a proof of `mysql_native_password` was made of the password whose `SHA1(SHA1(password))` is `twice`.
 pub fn proves_native(proof: &[u8], twice: &[u8; 20], nonce: &[u8]) -> bool {
     let mask = Sha1::new().chain_update(nonce).chain_update(twice).finalize();
@@ -193,6 +203,13 @@ mod tests {
         assert_eq!(masked_password(b"abc", b"abcd"), [0, 0, 0, b'd']);
         assert_eq!(masked_password(b"abcab", b"abc"), [0, 0, 0, 0, 0, b'c']);
         assert_eq!(masked_password(b"a", b""), b"a\0");
+        for password in [&b""[..], b"abc", &[7; 40]] {
+            for nonce in [&b""[..], b"abcd", &[9; 20]] {
+                assert_eq!(unmasked_password(&masked_password(password, nonce), nonce).as_deref(), Some(password));
+            }
+        }
+        assert_eq!(unmasked_password(b"abc", b""), None);
+        assert_eq!(unmasked_password(b"", b"x"), None);
     }
 
     #[test]

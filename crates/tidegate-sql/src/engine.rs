@@ -11,13 +11,14 @@ use std::{
 use tidegate_rows::ServerError;
 
 use crate::{
-    accounts::{Accounts, Login, Origin},
+    accounts::{Accounts, Login, Origin, Secret},
     accounts_file,
     background::Background,
     ddl,
     directory::Directory,
     errors, events, exec, functions,
     globals::Globals,
+    login_key::{LoginKey, LoginKeys},
     other_programs,
     session::{PooledSession, Session, above::Above, pool::Pool, settling::settle},
     settings::{Durability, EngineOptions, OpenError, Settings},
@@ -98,6 +99,7 @@ impl Engine {
                 calm: Arc::default(),
                 globals: Globals::default(),
                 events: Arc::default(),
+                login_key: LoginKeys::default(),
             }),
         };
         events::provide(&engine.inner, &ABOVE);
@@ -180,6 +182,17 @@ impl Engine {
     /// The account that a user from somewhere logs in with, if there is one.
     pub fn login(&self, user: &str, origin: Origin) -> Option<Login> {
         self.inner.accounts.login(user, origin)
+    }
+
+    /// What somebody who may not log in is asked for: the secret of an account that his name leads to. It proves nothing.
+    pub fn decoy(&self, user: &[u8]) -> Option<Secret> {
+        self.inner.accounts.decoy(user)
+    }
+
+    /// The key that clients without TLS encrypt passwords for; `None` if that in the data directory cannot be used. The first
+    /// call reads files, or makes them in a tenth of a second: no event loop waits for that.
+    pub fn login_key(&self) -> Option<Arc<LoginKey>> {
+        self.inner.login_key.get(&self.inner.directory, &self.inner.settings)
     }
 
     /// A number that no other engine of the process has had.

@@ -18,6 +18,7 @@ use crate::{
     event_queue::EventQueue,
     globals::Globals,
     locks::Locks,
+    login_key::LoginKeys,
     redefinition::Calm,
     schema::{Schema, transactions::Transactions},
     settings::Settings,
@@ -43,6 +44,7 @@ pub(crate) struct EngineInner {
     /// What SET GLOBAL has set.
     pub(crate) globals: Globals,
     pub(crate) events: Arc<EventQueue>,
+    pub(crate) login_key: LoginKeys,
 }
 
 impl EngineInner {

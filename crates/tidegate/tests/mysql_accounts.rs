@@ -4,10 +4,16 @@
 mod mysql_client;
 mod support;
 
+use std::sync::Arc;
+
 use mysql_client::{CAPABILITIES, Client};
 use support::{PATIENCE, Site, free_port};
 use tidegate_mysql::handshake::{self, Response};
-use tidegate_mysql::{answer, auth};
+use tidegate_mysql::{Address, Conn, ConnectOptions, answer, auth};
+
+/// What MySQL keeps of the password `secret`, in hexadecimal; its salt has a quote, a backslash and the end of a line.
+const SALTED: &str = "2441243030352430313233343536373839275c0a61626364656667\
+                      36504c455a5630693535322f4b786661596853796731354a6b335663392e4e6d7159565a567a4b59544c34";
 
 /// A server with two schemas, and a user `bob` who may read one table and change a column of it.
 fn started() -> (Site, u16) {
@@ -34,12 +40,50 @@ fn finish(mut site: Site) {
     assert!(!log.contains("[alert]") && !log.contains("[crit]") && !log.contains("panicked"), "{log}");
 }
 
-/// The number of the error of a login.
+/// The number of the error of a login. Who does not exist may be asked for more, as others are.
 fn refused(port: u16, user: &str, password: &str, schema: &str) -> u16 {
     let mut client = Client::connect(port);
     let response = client.response(user, password, schema);
     client.send(&response);
-    client.outcome().expect_err("no login")
+    loop {
+        let packet = client.read().expect("an answer");
+        match packet[0] {
+            answer::ERR => return answer::error(&packet).code,
+            answer::EOF | answer::MORE_DATA => client.send(b"nothing that would prove anything"),
+            _ => panic!("{user} is logged in"),
+        }
+    }
+}
+
+/// A connection of the client that `drizzle_pass` uses.
+fn connected(port: u16, user: &str, password: &str) -> bool {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let options = ConnectOptions::new(Address::tcp("127.0.0.1", port), user, password);
+    runtime.block_on(Conn::connect(Arc::new(options))).is_ok()
+}
+
+/// A client that has begun to log in by `caching_sha2_password` and is asked for its password, if it is.
+fn asked_for_password(port: u16, user: &str) -> Option<Client> {
+    let mut client = Client::connect(port);
+    let response = Response {
+        capabilities: CAPABILITIES,
+        user: user.into(),
+        proof: auth::caching_sha2(b"a guess", &client.greeting.nonce),
+        plugin: b"caching_sha2_password".to_vec(),
+        ..Response::default()
+    };
+    let mut out = Vec::new();
+    response.put(&mut out);
+    client.send(&out);
+    (client.read().expect("an answer") == b"\x01\x04").then_some(client)
+}
+
+/// The server's key, as a client is told that is asked for its password.
+fn key(client: &mut Client) -> String {
+    client.send(b"\x02");
+    let packet = client.read().expect("a key");
+    assert_eq!(packet[0], answer::MORE_DATA);
+    String::from_utf8(packet[1..].to_vec()).expect("PEM")
 }
 
 /// A login that begins with `caching_sha2_password`; what the server asks for instead, if it does.
@@ -100,6 +144,57 @@ fn who_gets_in() {
     drop(Client::log_in(port, "bob", "y", ""));
     app.query("DROP USER bob").expect("dropped");
     assert_eq!(refused(port, "bob", "y", ""), 1045);
+    finish(site);
+}
+
+#[test]
+fn accounts_of_mysql_log_in_by_their_passwords() {
+    let (mut site, port) = started();
+    let mut app = app(port);
+    app.query(&format!(
+        "CREATE USER old@'%' IDENTIFIED WITH 'caching_sha2_password' AS 0x{SALTED} REQUIRE NONE PASSWORD EXPIRE DEFAULT \
+         ACCOUNT UNLOCK PASSWORD HISTORY DEFAULT PASSWORD REUSE INTERVAL DEFAULT PASSWORD REQUIRE CURRENT DEFAULT"
+    ))
+    .expect("made");
+    assert_eq!(
+        app.query("SELECT HEX(authentication_string) FROM mysql.user WHERE user = 'old'").map(|hex| hex.to_lowercase()),
+        Ok(SALTED.into())
+    );
+    let shown = "SHOW STATUS LIKE 'Caching_sha2_password_rsa_public_key'";
+    assert_eq!(app.query(shown).expect("a row"), "Caching_sha2_password_rsa_public_key|", "nobody has wanted it");
+    let paths = "SELECT @@caching_sha2_password_private_key_path, @@caching_sha2_password_public_key_path";
+    assert_eq!(app.query(paths), Ok("private_key.pem|public_key.pem".into()));
+    assert!(!connected(port, "old", "Secret") && connected(port, "old", "secret"));
+    // The fast way from now on.
+    let (mut old, asked) = log_in_with_sha2(port, "old", b"secret");
+    assert_eq!((asked, old.outcome()), (None, Ok(0)));
+    // A wrong fast proof may still be followed by the password, which is encrypted for the key that is told once.
+    let mut client = asked_for_password(port, "old").expect("asked");
+    let pem = key(&mut client);
+    assert_eq!(app.query(shown).expect("a row"), format!("Caching_sha2_password_rsa_public_key|{pem}"));
+    client.send(b"\x02");
+    assert_eq!((client.outcome(), client.read()), (Err(1045), None));
+    for sent in [&b""[..], b"\0", b"secret\0", &[0; 255], &[0; 256], &[0xff; 256], &[7; 257], &[1; 5000]] {
+        let mut client = asked_for_password(port, "old").expect("asked");
+        if sent.len().is_multiple_of(2) {
+            assert_eq!(key(&mut client), pem);
+        }
+        client.send(sent);
+        assert_eq!((client.outcome(), client.read()), (Err(1045), None), "{} bytes", sent.len());
+        // Failures in a row would have the user wait.
+        assert!(connected(port, "old", "secret"));
+    }
+    // Some who do not exist are asked for a password as well.
+    let mut nobody = (0..200).find_map(|number| asked_for_password(port, &format!("nobody{number}"))).expect("asked");
+    assert_eq!(key(&mut nobody), pem);
+    nobody.send(&[1; 256]);
+    assert_eq!((nobody.outcome(), nobody.read()), (Err(1045), None));
+    drop(app);
+    site.quit();
+    site.start();
+    assert!(connected(port, "old", "secret"), "the account is there, and nothing is known of its password");
+    let mut client = asked_for_password(port, "old").expect("asked");
+    assert_eq!(key(&mut client), pem, "the key stays");
     finish(site);
 }
 
@@ -191,9 +286,11 @@ fn another_user_on_a_connection_has_his_own_privileges() {
 #[test]
 fn accounts_are_there_after_a_restart() {
     let (mut site, port) = started();
-    app(port).query("CREATE ROLE reader; GRANT SELECT ON other.* TO reader; GRANT reader TO bob; SET DEFAULT ROLE reader FOR bob").expect("made");
+    app(port).query("CREATE ROLE reader; GRANT SELECT ON other.* TO reader; GRANT reader TO bob; SET DEFAULT ROLE reader FOR bob; \
+        CREATE USER eve IDENTIFIED VIA ed25519 USING PASSWORD('y')").expect("made");
     site.quit();
     site.start();
+    assert!(connected(port, "eve", "y") && !connected(port, "eve", "x"));
     let mut bob = Client::log_in(port, "bob", "x", "");
     assert_eq!(bob.query("SELECT b FROM shop.t; SELECT a FROM other.x"), Ok(String::new()));
     assert_eq!(bob.query("INSERT INTO other.x VALUES (1)"), Err(1142));

@@ -1,7 +1,20 @@
 //! The server's part of a login, packet by packet.
 //!
-//! Proofs are judged by the known password, or by what is kept of it, so that `caching_sha2_password` always takes its fast
-//! way: no password travels, and no key is needed.
+//! Proofs are judged by the known password, or by what is kept of it, so that `caching_sha2_password` takes its fast way where
+//! it can: no password travels, and no key is needed. What MySQL keeps (a salted digest) takes the password itself, which
+//! comes as it is over TLS or a socket of the file system, and encrypted for the server's key over anything else:
+//!
+//! ```text
+//! client   proof
+//! server   01 04: the password, please
+//! client   [02: your key, please]
+//! server   [01, the key in PEM]
+//! client   the password and a zero; or both, masked by the nonce, encrypted
+//! ```
+//!
+//! Whoever does not exist is asked for what another account would be asked for.
+//!
+//! Source: MySQL internals, "Caching_sha2_password information".
 
 use crate::{
     answer::status,
@@ -31,6 +44,9 @@ const CAPABILITIES: u32 = capability::FOUND_ROWS
 
 /// The plugin that a client is asked for first.
 const PLUGIN_DEFAULT: AuthPlugin = AuthPlugin::Native;
+
+/// What a client sends that wants to know the server's key.
+pub(super) const KEY_WANTED: &[u8] = &[2];
 
 /// Collation in the greeting: `utf8mb4_general_ci`.
 const COLLATION: u8 = 45;
@@ -62,6 +78,8 @@ pub struct Login {
     /// Extensions that the client wants.
     pub extensions: u32,
     proof: Vec<u8>,
+    /// The client was told the server's key, and encrypts its password for that.
+    pub(super) knows_key: bool,
 }
 
 /// What the server knows of a user's password.
@@ -77,6 +95,25 @@ pub enum Secret {
     CachingSha2([u8; 32]),
     /// The public key, for `client_ed25519`.
     Ed25519([u8; 32]),
+    /// Something that only the password itself can be compared with, for `caching_sha2_password`; and that of
+    /// [`Secret::CachingSha2`] where it is known since somebody has logged in.
+    Salted(Option<[u8; 32]>),
+    /// Nothing, because there is no such user. He is asked for what the user of this secret would be asked for.
+    Nobody(Box<Secret>),
+}
+
+/// The password of a client, as it has sent it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent<'a> {
+    /// As it is, with a zero behind it.
+    Plain(&'a [u8]),
+    /// Encrypted for the server's key, and masked by the nonce below that.
+    Encrypted {
+        /// What has come.
+        cipher: &'a [u8],
+        /// The nonce.
+        nonce: &'a [u8],
+    },
 }
 
 impl Secret {
@@ -85,8 +122,9 @@ impl Secret {
         match self {
             Self::None | Self::Password(_) => None,
             Self::Native(_) => Some(AuthPlugin::Native),
-            Self::CachingSha2(_) => Some(AuthPlugin::CachingSha2),
+            Self::CachingSha2(_) | Self::Salted(_) => Some(AuthPlugin::CachingSha2),
             Self::Ed25519(_) => Some(AuthPlugin::Ed25519),
+            Self::Nobody(other) => other.plugin(),
         }
     }
 }
@@ -125,6 +163,7 @@ impl Login {
             attributes: Vec::new(),
             plugin: PLUGIN_DEFAULT,
             proof: Vec::new(),
+            knows_key: false,
         })
     }
 
@@ -276,6 +315,16 @@ impl Login {
                     && auth::proves_ed25519(given, public, self.nonce(AuthPlugin::Ed25519))
             }
             Some(Secret::Password(password)) => self.is_made_of(given, password),
+            Some(Secret::Salted(twice)) => {
+                self.plugin == AuthPlugin::CachingSha2
+                    && twice.is_some_and(|twice| {
+                        auth::proves_caching_sha2(given, &twice, self.nonce(AuthPlugin::CachingSha2))
+                    })
+            }
+            Some(Secret::Nobody(other)) => {
+                std::hint::black_box(self.is_right(Some(other)));
+                false
+            }
             None => {
                 let _ = self.is_made_of(given, b"no such user");
                 false
@@ -289,6 +338,24 @@ impl Login {
             _ => auth::native(password, self.nonce(AuthPlugin::Native)),
         };
         auth::is_equal(&expected, proof)
+    }
+
+    /// Whether a client whose proof is not right may still be, which its password would tell.
+    pub fn needs_password(&self, secret: Option<&Secret>) -> bool {
+        match secret {
+            Some(Secret::Salted(_)) => self.wants_fast_success(),
+            Some(Secret::Nobody(other)) => self.needs_password(Some(other)),
+            _ => false,
+        }
+    }
+
+    /// The password that a client sends which was asked for it. Without the key it has come as it is, where nobody listens.
+    pub(super) fn sent<'a>(&'a self, packet: &'a [u8], is_private: bool) -> Sent<'a> {
+        if is_private && !self.knows_key {
+            Sent::Plain(packet)
+        } else {
+            Sent::Encrypted { cipher: packet, nonce: self.nonce(AuthPlugin::CachingSha2) }
+        }
     }
 
     /// Whether the client waits to be told that its proof was good enough before it is told that it is logged in.
@@ -376,6 +443,37 @@ mod tests {
             assert_eq!(login.respond(&packet, false), Ok(Step::Check));
             assert!(login.is_right(Some(&password(b""))) && !login.has_proof() && !login.wants_fast_success());
             assert!(!login.is_right(Some(&password(b"secret"))) && !login.is_right(None));
+        }
+    }
+
+    #[test]
+    fn a_salted_digest_takes_the_password_unless_it_is_known_already() {
+        use sha2::Sha256;
+        let twice: [u8; 32] = Sha256::digest(Sha256::digest(b"secret")).into();
+        let mut login = Login::new(false).unwrap();
+        let packet = response(&login, AuthPlugin::CachingSha2, b"secret");
+        assert_eq!(login.respond(&packet, false), Ok(Step::Check));
+        let (unknown, known, other) =
+            (Secret::Salted(None), Secret::Salted(Some(twice)), Secret::Salted(Some([0; 32])));
+        for (secret, is_right) in [(unknown.clone(), false), (known.clone(), true), (other, false)] {
+            assert_eq!(login.is_right(Some(&secret)), is_right);
+            assert!(login.needs_password(Some(&secret)));
+            let nobody = Secret::Nobody(Box::new(secret));
+            assert!(!login.is_right(Some(&nobody)) && login.needs_password(Some(&nobody)));
+        }
+        assert!(!login.needs_password(Some(&Secret::CachingSha2(twice))) && !login.needs_password(None));
+        let nonce = login.nonce(AuthPlugin::CachingSha2).to_vec();
+        assert_eq!(login.sent(b"secret\0", true), Sent::Plain(b"secret\0"));
+        assert_eq!(login.sent(b"x", false), Sent::Encrypted { cipher: b"x", nonce: &nonce });
+        login.knows_key = true;
+        assert_eq!(login.sent(b"x", true), Sent::Encrypted { cipher: b"x", nonce: &nonce });
+        // Another plugin is asked again first, and nobody without a password is asked for it.
+        let packet = response(&login, AuthPlugin::Native, b"secret");
+        assert_eq!(login.respond(&packet, false), Ok(Step::Check));
+        assert!(!login.needs_password(Some(&unknown)) && login.asks_again(Some(&unknown), &mut Vec::new()));
+        for proof in [&b""[..], b"\0"] {
+            login.prove(proof);
+            assert!(!login.needs_password(Some(&known)) && !login.is_right(Some(&known)));
         }
     }
 

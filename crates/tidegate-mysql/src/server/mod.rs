@@ -4,13 +4,14 @@
 //! bytes come from: that is a [`Transport`]'s. Whoever owns the socket reads into [`Server::space`] and calls
 //! [`Server::answer`] until that asks for more.
 //!
-//! Reading order: [`command`], [`login`], [`statements`], then this and `commands`.
+//! Reading order: [`command`], [`login`], [`statements`], then this, `entry` and `commands`.
 
 mod bulk;
 pub mod command;
 mod commands;
 mod cursor;
 mod defaults;
+mod entry;
 mod line;
 pub mod login;
 pub mod statements;
@@ -20,6 +21,7 @@ use std::{
     borrow::Cow,
     future::poll_fn,
     io,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -27,7 +29,7 @@ use tidegate_rows::{Column, Execute, QueryError, ServerError, SessionChange, Sum
 
 use self::{
     line::Line,
-    login::{Login, Secret, Step},
+    login::{Login, Secret, Sent},
     statements::Statements,
 };
 use crate::{
@@ -36,7 +38,6 @@ use crate::{
     handshake::capability,
     packet::{FrameError, PacketBuffer, put_packet},
     text_results::TextResults,
-    wire::Malformed,
 };
 
 /// Largest packet of a client that has not logged in yet.
@@ -102,6 +103,18 @@ pub trait Backend: Execute {
     fn packet_bytes_max(&self) -> usize;
     /// What is known of a user's password; `None` if there is no such user, or none that may come from where this client is.
     fn secret(&mut self, user: &[u8]) -> Option<Secret>;
+    /// Whether a client may send its password, to be compared at some cost.
+    fn may_try(&self, _: &Login) -> bool {
+        true
+    }
+    /// The key, in PEM, that clients encrypt their passwords for where somebody might listen; `None` where there is none.
+    async fn public_key(&mut self) -> Option<Arc<str>> {
+        None
+    }
+    /// Whether this is the password of the user whose [secret](Self::secret) was asked for last.
+    async fn is_password(&mut self, _: Sent<'_>) -> bool {
+        false
+    }
     /// The client has not proved itself. Gives the error that it is told.
     fn refuse(&mut self, login: &Login) -> ServerError;
     /// The client is the user that it claims to be, and begins anew.
@@ -159,11 +172,19 @@ pub enum Next {
 enum Phase {
     /// The response to the greeting is awaited.
     Response,
-    /// The proof for another plugin is awaited, from a client that logs in.
-    Proof,
-    /// The same, from one that changes its user.
-    ChangeProof,
+    /// The proof for another plugin is awaited.
+    Proof(For),
+    /// The password is awaited, or a question for the key to encrypt it for.
+    Password(For),
     Commands,
+}
+
+/// What a client proves itself for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum For {
+    Login,
+    /// COM_CHANGE_USER
+    Change,
 }
 
 /// The server's side of a connection.
@@ -173,6 +194,8 @@ pub struct Server<B> {
     login: Box<Login>,
     phase: Phase,
     has_tls: bool,
+    /// Nobody can listen to the socket.
+    is_local: bool,
     statements: Statements,
     /// What has come; `None` while nothing has.
     input: Option<PacketBuffer>,
@@ -240,6 +263,7 @@ impl<B: Backend> Server<B> {
             login: Box::new(login),
             phase: Phase::Response,
             has_tls: false,
+            is_local: false,
             statements: Statements::default(),
             input: None,
             frames: Frames::None,
@@ -248,6 +272,11 @@ impl<B: Backend> Server<B> {
         };
         server.buffer().sequence = 1;
         Ok(server)
+    }
+
+    /// The client is at the other end of a socket of the file system, where it sends its password as it is.
+    pub fn set_local(&mut self) {
+        self.is_local = true;
     }
 
     /// TLS is spoken from now on.
@@ -399,7 +428,7 @@ impl<B: Backend> Server<B> {
         let sequence = input.sequence;
         let next = match self.phase {
             Phase::Commands => self.command(io, taken, sequence).await?,
-            _ => self.log_in(taken, sequence),
+            _ => self.log_in(taken, sequence).await,
         };
         let next = match next {
             Ok(next) => next,
@@ -431,71 +460,6 @@ impl<B: Backend> Server<B> {
         put(&self.line, &mut sequence, |out| answer::put_error(out, error));
         self.send(io).await?;
         Ok(Next::Close)
-    }
-
-    /// Goes on with a login.
-    fn log_in(&mut self, taken: std::ops::Range<usize>, sequence: u8) -> Result<Next, Malformed> {
-        let Some(input) = &self.input else { return Ok(Next::Read) };
-        let packet = input.payload(taken);
-        let step = match self.phase {
-            Phase::Response => self.login.respond(packet, self.has_tls)?,
-            _ => {
-                self.login.prove(packet);
-                Step::Check
-            }
-        };
-        let next = self.step(step, sequence);
-        if self.phase == Phase::Commands {
-            let bytes_max = self.backend.packet_bytes_max();
-            self.buffer().set_payload_max(bytes_max);
-        }
-        Ok(next)
-    }
-
-    /// Asks for a proof in another way.
-    fn switch(&mut self, question: &[u8], mut sequence: u8) -> Next {
-        put(&self.line, &mut sequence, |out| out.extend_from_slice(question));
-        let changes = matches!(self.phase, Phase::Commands | Phase::ChangeProof);
-        self.phase = if changes { Phase::ChangeProof } else { Phase::Proof };
-        self.buffer().sequence = sequence;
-        Next::Again
-    }
-
-    fn step(&mut self, step: Step, mut sequence: u8) -> Next {
-        match step {
-            Step::Tls => return Next::Tls,
-            Step::Check => {}
-        }
-        let secret = self.backend.secret(&self.login.user);
-        // Whoever was asked has answered in the way that it was asked for.
-        let was_asked = matches!(self.phase, Phase::Proof | Phase::ChangeProof);
-        let mut question = Vec::new();
-        if !was_asked && self.login.asks_again(secret.as_ref(), &mut question) {
-            return self.switch(&question, sequence);
-        }
-        let admitted = if self.login.is_right(secret.as_ref()) {
-            self.backend.admit(&self.login)
-        } else {
-            Err(self.backend.refuse(&self.login))
-        };
-        if let Err(error) = admitted {
-            put(&self.line, &mut sequence, |out| answer::put_error(out, &error));
-            return Next::Close;
-        }
-        let changes = self.phase == Phase::ChangeProof || self.phase == Phase::Commands;
-        if !changes {
-            self.backend.set_multi_statements(self.has(capability::MULTI_STATEMENTS));
-        }
-        self.phase = Phase::Commands;
-        self.statements.clear();
-        if self.login.wants_fast_success() {
-            put(&self.line, &mut sequence, |out| out.extend_from_slice(&[answer::MORE_DATA, 3]));
-        }
-        self.put_ok(sequence);
-        if !changes && self.has(capability::COMPRESS) {
-            self.begin_frames();
-        }
-        Next::Again
     }
 
     fn has(&self, capability: u32) -> bool {

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256, Sha512};
 use super::{
     patterns::{closeness, like},
     privileges::{Privileges, Reach},
+    salted::Salted,
 };
 use crate::{account_name::Name, identifier::quoted, parse::program::RoutineKind};
 
@@ -18,7 +19,8 @@ use crate::{account_name::Name, identifier::quoted, parse::program::RoutineKind}
 pub enum Plugin {
     /// `mysql_native_password`: the secret is `*` and the digits of SHA1(SHA1(password)), or empty for no password.
     Native,
-    /// `caching_sha2_password`: the secret is the digits of SHA256(SHA256(password)), or empty for no password.
+    /// `caching_sha2_password`: the secret is the digits of SHA256(SHA256(password)), or the salted digest that MySQL keeps
+    /// (`$A$005$…`), or empty for no password.
     CachingSha2,
     /// `ed25519`: the secret is the public key in base64 without padding, or empty for no password.
     Ed25519,
@@ -115,8 +117,17 @@ impl Plugin {
         match self {
             _ if digits.is_empty() => true,
             Self::Native => digits.strip_prefix('*').is_some_and(|digits| is_hex(digits, 40)),
-            Self::CachingSha2 => is_hex(digits, 64),
+            Self::CachingSha2 => is_hex(digits, 64) || Salted::read(digits).is_some(),
             Self::Ed25519 => STANDARD_NO_PAD.decode(digits).is_ok_and(|key| key.len() == 32),
+        }
+    }
+
+    /// How it writes what it [takes](Self::takes): hexadecimal digits as capitals, others as they are.
+    pub(crate) fn written(self, digits: &str) -> Box<str> {
+        match self {
+            Self::Native => digits.to_ascii_uppercase().into(),
+            Self::CachingSha2 if !digits.starts_with('$') => digits.to_ascii_uppercase().into(),
+            Self::CachingSha2 | Self::Ed25519 => digits.into(),
         }
     }
 }
@@ -132,6 +143,21 @@ impl Secret {
         match self {
             Self::Password(password) => password.is_empty(),
             Self::Digest { digits, .. } => digits.is_empty(),
+        }
+    }
+
+    /// Whether no fast proof of `caching_sha2_password` can be judged by it, only the password itself.
+    pub fn is_salted(&self) -> bool {
+        matches!(self, Self::Digest { plugin: Plugin::CachingSha2, digits } if digits.starts_with('$'))
+    }
+
+    /// Whether a [salted](Self::is_salted) secret is that of a password. Takes milliseconds, whatever the answer is.
+    pub fn is_salted_of(&self, password: &[u8]) -> bool {
+        match self {
+            Self::Digest { plugin: Plugin::CachingSha2, digits } => {
+                Salted::read(digits).is_some_and(|salted| salted.is_of(password))
+            }
+            _ => false,
         }
     }
 
@@ -192,7 +218,9 @@ impl Account {
         match self.secret.shown() {
             (Plugin::Native, "") => {}
             (Plugin::Native, digits) => text.push_str(&format!(" IDENTIFIED BY PASSWORD '{digits}'")),
-            (plugin, digits) => text.push_str(&format!(" IDENTIFIED VIA {} USING '{digits}'", plugin.name())),
+            (plugin, digits) => {
+                text.push_str(&format!(" IDENTIFIED VIA {} USING {}", plugin.name(), in_quotes(digits)))
+            }
         }
         if self.is_locked {
             text.push_str(" ACCOUNT LOCK");
@@ -220,7 +248,7 @@ impl Account {
                 format!(" IDENTIFIED BY PASSWORD '{digits}'")
             }
             (plugin @ (Plugin::CachingSha2 | Plugin::Ed25519), digits) if with_secret => {
-                format!(" IDENTIFIED VIA {} USING '{digits}'", plugin.name())
+                format!(" IDENTIFIED VIA {} USING {}", plugin.name(), in_quotes(digits))
             }
             _ => String::new(),
         };
@@ -253,6 +281,11 @@ impl Account {
     }
 }
 
+/// Digits as a text of SQL: a salt may be anything.
+fn in_quotes(digits: &str) -> String {
+    format!("'{}'", digits.replace('\\', "\\\\").replace('\'', "''").replace('\n', "\\n"))
+}
+
 impl TableGrant {
     /// As GRANT writes it: `SELECT (`a`, `b`), INSERT`.
     fn granted(&self) -> String {
@@ -281,6 +314,10 @@ mod tests {
         assert!(Plugin::Native.takes("*2470C0C06DEE42FD1618BB99005ADCA2EC9D1E19") && !Plugin::Native.takes("*12"));
         assert!(Plugin::CachingSha2.takes(&Plugin::CachingSha2.digits_of("x")) && !Plugin::CachingSha2.takes("zz"));
         assert_eq!(&*Plugin::Native.digits_of(""), "");
+        assert_eq!(&*Plugin::CachingSha2.written("ab"), "AB");
+        assert_eq!(&*Plugin::CachingSha2.written("$A$005$ab"), "$A$005$ab");
+        let key = Plugin::Ed25519.digits_of("secret");
+        assert!(Plugin::Ed25519.takes(&key) && Plugin::Ed25519.written(&key) == key);
     }
 
     #[test]

@@ -149,7 +149,7 @@ pub(crate) fn secret_of(identified: Option<&Identified>) -> Res<Secret> {
             if !plugin.takes(digits) {
                 return Err(errors::wrong_password_hash());
             }
-            Secret::Digest { plugin, digits: digits.to_ascii_uppercase().into() }
+            Secret::Digest { plugin, digits: plugin.written(digits) }
         }
     })
 }

@@ -11,7 +11,7 @@
 //!
 //! On the disk accounts are the statements that make them again, in `accounts.sql` of the data directory.
 //!
-//! Reading order: [`privileges`], [`patterns`], [`account`], [`access`], this, [`changes`] (what statements do). Who
+//! Reading order: [`privileges`], [`patterns`], [`salted`], [`account`], [`access`], this, [`changes`] (what statements do). Who
 //! may run them is in `session/account_statements.rs`, what other statements need in `session/checks.rs` and
 //! `translate/access.rs`, the file in `accounts_file.rs`.
 //!
@@ -22,9 +22,11 @@ mod account;
 mod changes;
 mod patterns;
 mod privileges;
+mod salted;
 
 use std::{
     collections::BTreeMap,
+    hash::{BuildHasher, RandomState},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -82,6 +84,8 @@ pub(crate) struct Accounts {
     configured: Mutex<Vec<ConfiguredUser>>,
     /// Held while a change is on its way to the disk.
     pub(crate) changing: Arc<tokio::sync::Mutex<()>>,
+    /// What decoys are chosen by.
+    decoys: RandomState,
 }
 
 /// The account of whoever is inside of the process.
@@ -191,6 +195,7 @@ impl Accounts {
             state: Mutex::new(Arc::new(state)),
             configured: Mutex::new(users.to_vec()),
             changing: Arc::default(),
+            decoys: RandomState::new(),
         }
     }
 
@@ -239,5 +244,15 @@ impl Accounts {
         let state = self.now();
         let account = state.for_login(user, origin)?;
         Some(Login { host: account.name.host.clone(), secret: account.secret.clone(), is_locked: account.is_locked })
+    }
+
+    /// The secret of some other account, always the same one for a name as long as accounts do not change: somebody who does
+    /// not exist is asked for what users are asked for.
+    pub(crate) fn decoy(&self, user: &[u8]) -> Option<Secret> {
+        let state = self.now();
+        let users = || state.all().filter(|account| !account.is_role && account.name != process());
+        let count = users().count() as u64;
+        let index = self.decoys.hash_one(user).checked_rem(count)?;
+        users().nth(index as usize).map(|account| account.secret.clone())
     }
 }

@@ -10,6 +10,7 @@ use crate::{
     dialect::{expect_word, identifier, is_word, take_word, take_words, unexpected},
     errors,
     parse::account::{AccountStatement, Given, Identified, Level, RoleChoice, UserSpec, Wanted, Who},
+    value::number::hex_bytes,
 };
 
 fn done(statement: AccountStatement) -> Outcome {
@@ -65,7 +66,7 @@ fn identified(p: &mut Parser) -> Result<std::result::Result<Option<Identified>, 
             p.expect_token(&Token::RParen)?;
             Identified::By { plugin, password }
         } else {
-            Identified::Digits { plugin, digits: string(p)? }
+            Identified::Digits { plugin, digits: digits(p)? }
         }
     } else if take_word(p, "BY") {
         Identified::By { plugin, password: string(p)? }
@@ -76,6 +77,16 @@ fn identified(p: &mut Parser) -> Result<std::result::Result<Option<Identified>, 
         return Ok(Err(errors::unsupported("several ways to log in for one user")));
     }
     Ok(Ok(Some(identified)))
+}
+
+/// What a plugin keeps: a text, or its bytes in hexadecimal, as MySQL shows it where it is asked to.
+fn digits(p: &mut Parser) -> Result<String> {
+    let (Token::HexStringLiteral(hex) | Token::NationalStringLiteral(hex)) = &p.peek_token_ref().token else {
+        return string(p);
+    };
+    let Ok(text) = String::from_utf8(hex_bytes(hex)) else { return unexpected(p) };
+    p.advance_token();
+    Ok(text)
 }
 
 fn string(p: &mut Parser) -> Result<String> {
@@ -101,6 +112,14 @@ fn specs(p: &mut Parser) -> Result<Specs> {
     }
 }
 
+/// What MySQL writes behind each account and means nothing more than the default; anything else there is refused.
+const DEFAULTS: [&[&str]; 4] = [
+    &["PASSWORD", "HISTORY", "DEFAULT"],
+    &["PASSWORD", "REUSE", "INTERVAL", "DEFAULT"],
+    &["PASSWORD", "REQUIRE", "CURRENT", "DEFAULT"],
+    &["PASSWORD", "REQUIRE", "CURRENT", "OPTIONAL"],
+];
+
 /// What stands behind the users of CREATE and ALTER USER: whether they are locked.
 fn options(p: &mut Parser) -> Result<std::result::Result<Option<bool>, tidegate_rows::ServerError>> {
     if take_word(p, "REQUIRE") && !take_word(p, "NONE") {
@@ -111,6 +130,9 @@ fn options(p: &mut Parser) -> Result<std::result::Result<Option<bool>, tidegate_
     }
     let mut locked = None;
     loop {
+        if DEFAULTS.iter().any(|words| take_words(p, words)) {
+            continue;
+        }
         if take_words(p, &["ACCOUNT", "LOCK"]) {
             locked = Some(true);
         } else if take_words(p, &["ACCOUNT", "UNLOCK"]) {

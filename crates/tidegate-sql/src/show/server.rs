@@ -30,6 +30,7 @@ pub(super) fn status(translator: &Translator<'_>) -> Res<Rows> {
         row("Connections", engine.clients.connections().to_string()),
         row("Threads_connected", connected.max(1).to_string()),
         row("Threads_running", running.max(1).to_string()),
+        row("Caching_sha2_password_rsa_public_key", engine.login_key.shown(&engine.directory)),
         row("Uptime", engine.started.elapsed().as_secs().to_string()),
     ])
 }

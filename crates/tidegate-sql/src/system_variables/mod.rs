@@ -19,7 +19,8 @@ pub(crate) enum Use {
 #[rustfmt::skip]
 pub(crate) static SYSTEM: &[(&str, &str, Use)] = &[
     ("auto_increment_increment", "1", Use::Effective), ("auto_increment_offset", "1", Use::Effective),
-    ("autocommit", "1", Use::Effective), ("big_tables", "0", Use::Free), ("character_set_client", "utf8mb4", Use::Effective),
+    ("autocommit", "1", Use::Effective), ("big_tables", "0", Use::Free), ("caching_sha2_password_auto_generate_rsa_keys", "1", Use::Fixed),
+    ("caching_sha2_password_private_key_path", "private_key.pem", Use::Fixed), ("caching_sha2_password_public_key_path", "public_key.pem", Use::Fixed), ("character_set_client", "utf8mb4", Use::Effective),
     ("character_set_connection", "utf8mb4", Use::Effective), ("character_set_database", "utf8mb4", Use::Free),
     ("character_set_filesystem", "binary", Use::Free), ("character_set_results", "utf8mb4", Use::Effective),
     ("character_set_server", "utf8mb4", Use::Free), ("character_set_system", "utf8mb3", Use::Fixed),
@@ -185,6 +186,7 @@ pub(crate) fn is_switch(name: &str) -> bool {
         name,
         "autocommit"
             | "big_tables"
+            | "caching_sha2_password_auto_generate_rsa_keys"
             | "foreign_key_checks"
             | "general_log"
             | "innodb_file_per_table"

@@ -10,7 +10,7 @@ use tidegate_mysql::{
     handshake::capability,
     server::{
         Backend, Description, PreparedIn,
-        login::{Login, Secret},
+        login::{Login, Secret, Sent},
     },
 };
 use tidegate_net::{
@@ -21,7 +21,7 @@ use tidegate_rows::{Execute, QueryError, ServerError, SessionChange, Sink, State
 use tidegate_sql::{Charset, Client, Engine, Kill, Origin, Plugin, Session};
 
 use super::{
-    logins,
+    full_logins, logins,
     transcoding::{Transcoded, described},
 };
 use crate::database::{BLOCK, reopen};
@@ -47,6 +47,9 @@ fn secret_of(secret: &tidegate_sql::Secret) -> Option<Secret> {
         tidegate_sql::Secret::Digest { plugin: Plugin::Native, digits } => {
             Secret::Native(bytes(digits.strip_prefix('*')?)?.try_into().ok()?)
         }
+        tidegate_sql::Secret::Digest { plugin: Plugin::CachingSha2, digits } if secret.is_salted() => {
+            Secret::Salted(full_logins::known(digits))
+        }
         tidegate_sql::Secret::Digest { plugin: Plugin::CachingSha2, digits } => {
             Secret::CachingSha2(bytes(digits)?.try_into().ok()?)
         }
@@ -64,6 +67,8 @@ pub(super) struct Answers {
     peer: Peer,
     /// The account that whoever logs in claims to have.
     account: Option<tidegate_sql::Login>,
+    /// Another account's secret, for whoever claims to have one that is not there.
+    decoy: Option<tidegate_sql::Secret>,
     /// What the client wants to be counted.
     found_rows: bool,
     /// Whether the client wants to hear of changes of the session.
@@ -84,6 +89,7 @@ impl Answers {
             config: config.clone(),
             peer,
             account: None,
+            decoy: None,
             found_rows: false,
             hears_of_changes: false,
         })
@@ -175,10 +181,29 @@ impl Backend for Answers {
     }
     fn secret(&mut self, user: &[u8]) -> Option<Secret> {
         // Remembered: whoever proves to know its password gets this one.
-        self.account = self.engine.login(std::str::from_utf8(user).ok()?, self.origin());
-        let login = self.account.as_ref()?;
+        let origin = self.origin();
+        let account = std::str::from_utf8(user).ok().and_then(|user| self.engine.login(user, origin));
         // Over the net somebody without a password is nobody.
-        (self.origin().is_near() || !login.secret.is_empty()).then(|| secret_of(&login.secret)).flatten()
+        self.account = account.filter(|login| origin.is_near() || !login.secret.is_empty());
+        self.decoy = None;
+        if let Some(login) = &self.account {
+            return secret_of(&login.secret);
+        }
+        self.decoy = self.engine.decoy(user);
+        self.decoy.as_ref().and_then(secret_of).map(|secret| Secret::Nobody(Box::new(secret)))
+    }
+    fn may_try(&self, login: &Login) -> bool {
+        !logins::is_blocked(self.peer, &login.user)
+    }
+    async fn public_key(&mut self) -> Option<Arc<str>> {
+        full_logins::public_key(&self.engine).await
+    }
+    async fn is_password(&mut self, sent: Sent<'_>) -> bool {
+        match (&self.account, &self.decoy) {
+            (Some(login), _) => full_logins::judge(&self.engine, &login.secret, sent, true).await,
+            (None, Some(decoy)) => full_logins::judge(&self.engine, decoy, sent, false).await,
+            (None, None) => false,
+        }
     }
     fn refuse(&mut self, login: &Login) -> ServerError {
         if logins::is_blocked(self.peer, &login.user) {

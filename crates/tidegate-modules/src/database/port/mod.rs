@@ -1,11 +1,12 @@
 //! `listen … mysql`: the embedded engine for clients that speak MySQL's protocol.
 //!
 //! The protocol is [`tidegate_mysql::server`]'s, the connection the worker's. Here they meet: when a client is waited for
-//! and how long ([`Talk`]), what answers it ([`answers`]), and who may log in ([`logins`]). A connection on which nothing
+//! and how long ([`Talk`]), what answers it ([`answers`]), and who may log in ([`logins`], [`full_logins`]). A connection on which nothing
 //! happens is parked: its session keeps variables and statements, but neither a task nor buffers, and no connection of the
 //! engine.
 
 mod answers;
+mod full_logins;
 pub(super) mod logins;
 mod proxied;
 pub(super) mod socket;
@@ -32,6 +33,7 @@ use tidegate_mysql::{
     server::{Next, Server},
 };
 use tidegate_net::{
+    Peer,
     log::Level,
     service::{Conversation, HasSession, Memo, Opening, Service},
     session::{End, Session, Wait},
@@ -138,6 +140,13 @@ impl Talk {
                     session.stream = session.stream.into_tls();
                 }
                 let begun = Answers::begin(config, session.peer).and_then(|answers| Server::new(answers, tls));
+                let begun = begun.map(|mut server| {
+                    // Behind a balancer the client may be anywhere.
+                    if matches!(session.peer, Peer::Unix) && !proxied {
+                        server.set_local();
+                    }
+                    server
+                });
                 begun.map(Box::new).map_err(|error| refuse(&session, &error)).ok()
             }
         };
