@@ -34,6 +34,7 @@ pub mod capability {
     pub const PLUGIN_AUTH_LENENC_CLIENT_DATA: u32 = 1 << 21;
     pub const SESSION_TRACK: u32 = 1 << 23;
     pub const DEPRECATE_EOF: u32 = 1 << 24;
+    pub const ZSTD_COMPRESSION_ALGORITHM: u32 = 1 << 26;
 }
 
 /// Extensions of MariaDB, which has them in place of [`capability::LONG_PASSWORD`].
@@ -147,6 +148,8 @@ pub struct Response {
     pub plugin: Vec<u8>,
     /// Names and values for the server's `session_connect_attrs`.
     pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Level of zstd that it wants, 1 to 22; only with [`capability::ZSTD_COMPRESSION_ALGORITHM`].
+    pub zstd_level: u8,
 }
 
 impl Response {
@@ -183,6 +186,9 @@ impl Response {
             }
             put_lenenc(out, attributes.len() as u64);
             out.extend_from_slice(&attributes);
+        }
+        if self.capabilities & capability::ZSTD_COMPRESSION_ALGORITHM != 0 {
+            out.push(self.zstd_level);
         }
     }
 
@@ -227,6 +233,9 @@ impl Response {
                 let name = attributes.lenenc_bytes()?.to_vec();
                 response.attributes.push((name, attributes.lenenc_bytes()?.to_vec()));
             }
+        }
+        if capabilities & capability::ZSTD_COMPRESSION_ALGORITHM != 0 && !reader.is_empty() {
+            response.zstd_level = reader.u8()?;
         }
         Ok(response)
     }
@@ -290,7 +299,9 @@ mod tests {
     #[test]
     fn responses_both_ways() {
         let all = PROTOCOL_41 | SECURE_CONNECTION | PLUGIN_AUTH | CONNECT_WITH_DB | CONNECT_ATTRS;
-        for capabilities in [all, all | PLUGIN_AUTH_LENENC_CLIENT_DATA] {
+        let zstd = all | ZSTD_COMPRESSION_ALGORITHM;
+        for capabilities in [all, all | PLUGIN_AUTH_LENENC_CLIENT_DATA, zstd, zstd & !CONNECT_ATTRS] {
+            let attribute = (b"program_name".to_vec(), b"x".to_vec());
             let response = Response {
                 capabilities,
                 extensions: 0,
@@ -299,7 +310,8 @@ mod tests {
                 proof: vec![0; 20],
                 schema: b"world".to_vec(),
                 plugin: b"mysql_native_password".to_vec(),
-                attributes: vec![(b"program_name".to_vec(), b"x".to_vec())],
+                attributes: if capabilities & CONNECT_ATTRS == 0 { Vec::new() } else { vec![attribute] },
+                zstd_level: if capabilities & ZSTD_COMPRESSION_ALGORITHM == 0 { 0 } else { 9 },
             };
             let mut out = Vec::new();
             response.put(&mut out);

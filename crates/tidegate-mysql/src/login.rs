@@ -12,7 +12,7 @@ use crate::{
     auth::{self, AuthPlugin},
     channel::{Channel, after},
     charset::default_collation,
-    compress::Compressed,
+    compress::{Algorithm, Compressed},
     handshake::{Greeting, Response, capability, read_switch},
     options::{Address, ConnectOptions, Timeouts, TlsMode},
     rsa::PublicKey,
@@ -125,8 +125,12 @@ async fn handshake(options: &ConnectOptions, mut channel: Channel) -> Result<Log
     }
 
     let capabilities = response.capabilities & greeting.capabilities;
-    if capabilities & capability::COMPRESS != 0 {
-        channel.compressed = Some(Box::new(Compressed::default()));
+    if capabilities & (capability::COMPRESS | capability::ZSTD_COMPRESSION_ALGORITHM) != 0 {
+        let algorithm = match capabilities & capability::COMPRESS {
+            0 => Algorithm::Zstd { level: response.zstd_level },
+            _ => Algorithm::Zlib,
+        };
+        channel.compressed = Some(Box::new(Compressed::new(algorithm)));
         // Servers number the packets inside of frames as they like.
         channel.input.check_sequence = false;
     }
@@ -151,7 +155,11 @@ fn begin_response(options: &ConnectOptions, greeting: &Greeting) -> Response {
         | (options.extra_capabilities & (FOUND_ROWS | IGNORE_SPACE | INTERACTIVE));
     let mut add = |condition: bool, capability: u32| wanted |= if condition { capability } else { 0 };
     add(options.multi_statements, MULTI_STATEMENTS);
-    add(options.compress, COMPRESS);
+    // A server that is offered both takes zlib.
+    let zstd =
+        options.zstd_level.filter(|_| options.compress && greeting.capabilities & ZSTD_COMPRESSION_ALGORITHM != 0);
+    add(zstd.is_some(), ZSTD_COMPRESSION_ALGORITHM);
+    add(options.compress && zstd.is_none(), COMPRESS);
     add(!options.schema.is_empty(), CONNECT_WITH_DB);
     let own =
         [("_client_name", "tidegate"), ("_client_version", env!("CARGO_PKG_VERSION")), ("_os", std::env::consts::OS)];
@@ -165,6 +173,7 @@ fn begin_response(options: &ConnectOptions, greeting: &Greeting) -> Response {
         user: options.user.clone().into_bytes(),
         schema: options.schema.clone().into_bytes(),
         attributes: own.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec())).collect(),
+        zstd_level: zstd.unwrap_or(0),
         ..Response::default()
     }
 }

@@ -92,8 +92,10 @@ pub struct ConnectOptions {
     pub tls_mode: TlsMode,
     /// How to encrypt; needed unless the mode is [`TlsMode::Disabled`].
     pub tls: Option<TlsClient>,
-    /// Whether to compress (zlib), for slow networks.
+    /// Whether to compress, for slow networks.
     pub compress: bool,
+    /// The level of zstd to compress with where the server knows it; zlib anywhere else.
+    pub zstd_level: Option<u8>,
     /// Whether one text may hold several statements.
     pub multi_statements: bool,
     /// Whether the password may go out as it is when the server asks for `mysql_clear_password`. It never does without
@@ -126,6 +128,7 @@ impl ConnectOptions {
             tls_mode: TlsMode::Disabled,
             tls: None,
             compress: false,
+            zstd_level: None,
             multi_statements: true,
             clear_password: false,
             server_public_key: None,

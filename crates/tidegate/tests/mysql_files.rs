@@ -32,6 +32,7 @@ fn log_in(port: u16) -> Client {
         schema: b"shop".to_vec(),
         plugin: b"mysql_native_password".to_vec(),
         attributes: Vec::new(),
+        zstd_level: 0,
     };
     let mut packet = Vec::new();
     response.put(&mut packet);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use mysql_client::{CAPABILITIES, Client};
 use support::{PATIENCE, Site, eventually, free_port};
+use tidegate_mysql::compress::{Algorithm, Deflater};
 use tidegate_mysql::handshake::{Response, capability};
 use tidegate_mysql::{Address, Conn, ConnectOptions, TlsClient, TlsMode, TlsOptions, TlsVerify, answer, auth};
 use tidegate_rows::csv::{Csv, CsvOptions, CsvTerminator};
@@ -287,35 +288,61 @@ fn calls_send_their_result_sets_in_both_protocols() {
 fn packets_are_compressed_for_those_who_want_it() {
     let (site, port) = started("");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let mut conn = connect(&runtime, port, |options| options.compress = true);
-    assert_eq!(run(&runtime, &mut conn, "SELECT 1", &[]).expect("a row"), "1");
-    run(&runtime, &mut conn, "CREATE TABLE texts (id INT AUTO_INCREMENT PRIMARY KEY, t LONGTEXT)", &[]).expect("made");
-    // More than a frame holds, both ways, and what does not get shorter.
-    let long = "abcdefghij".repeat(1_900_000);
-    run(&runtime, &mut conn, "INSERT INTO texts (t) VALUES (?)", &[Param::Bytes(long.clone().into())]).expect("a row");
-    assert!(run(&runtime, &mut conn, "SELECT t FROM texts", &[]).expect("a row") == long);
-    let numbers = "SELECT COUNT(*), MAX(LENGTH(h)) FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n \
-                   WHERE i < 20000) SELECT SHA1(i) AS h FROM n) AS d";
-    assert_eq!(run(&runtime, &mut conn, numbers, &[]).expect("a row"), "20000,40");
-    let rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) SELECT SHA1(i) FROM n";
-    assert_eq!(run(&runtime, &mut conn, rows, &[]).expect("rows").lines().count(), 20_000);
-    let error = run(&runtime, &mut conn, "SELECT * FROM nothing", &[]).expect_err("no table");
-    assert!(matches!(&error, QueryError::Server(error) if error.code == 1146), "{error}");
-    drop(conn);
+    for zstd_level in [None, Some(3), Some(22)] {
+        let mut conn = connect(&runtime, port, |options| {
+            options.compress = true;
+            options.zstd_level = zstd_level;
+        });
+        check_compressed(&runtime, &mut conn);
+    }
+    let offered = "SELECT @@protocol_compression_algorithms";
+    assert_eq!(app(port).query(offered), Ok("zlib,zstd,uncompressed".into()));
+    let broken = [&b"\x04\0\0\0\x10\0\0junk"[..], b"\0\0\0\0\x10\0\0", b"\x05\0\0\0\0\0\0\x01\0\0\0"];
+    // A text that is longer than it is said to be.
+    let mut bomb = Vec::new();
+    Deflater::new(Algorithm::Zstd { level: 3 }).compress(&[0; 100_000], &mut 0, &mut bomb);
+    bomb[4..7].copy_from_slice(&[16, 0, 0]);
     // Frames that do not inflate end the connection, whatever they claim to be.
-    for frame in [&b"\x04\0\0\0\x10\0\0junk"[..], b"\0\0\0\0\x10\0\0", b"\x05\0\0\0\0\0\0\x01\0\0\0"] {
-        let mut client = Client::connect(port);
-        let mut response = client.response("app", "secret", "shop");
-        response[0] |= capability::COMPRESS as u8;
-        client.send(&response);
-        assert_eq!(client.outcome(), Ok(0));
-        client.stream.write_all(frame).expect("sent");
-        client.stream.shutdown(Shutdown::Write).expect("shut down");
-        let mut rest = Vec::new();
-        let _ = client.stream.read_to_end(&mut rest);
+    for capabilities in [capability::COMPRESS, capability::ZSTD_COMPRESSION_ALGORITHM] {
+        for frame in broken.into_iter().chain([&bomb[..]]) {
+            let mut client = Client::connect(port);
+            let response = Response {
+                capabilities: CAPABILITIES | capabilities,
+                user: b"app".to_vec(),
+                proof: auth::native(b"secret", &client.greeting.nonce),
+                plugin: b"mysql_native_password".to_vec(),
+                zstd_level: 3,
+                ..Response::default()
+            };
+            let mut out = Vec::new();
+            response.put(&mut out);
+            client.send(&out);
+            assert_eq!(client.outcome(), Ok(0));
+            client.stream.write_all(frame).expect("sent");
+            client.stream.shutdown(Shutdown::Write).expect("shut down");
+            let mut rest = Vec::new();
+            let _ = client.stream.read_to_end(&mut rest);
+        }
     }
     assert_eq!(app(port).query("SELECT 1"), Ok("1".into()));
     finish(site);
+}
+
+fn check_compressed(runtime: &tokio::runtime::Runtime, conn: &mut Conn) {
+    assert_eq!(run(runtime, conn, "SELECT 1", &[]).expect("a row"), "1");
+    run(runtime, conn, "CREATE OR REPLACE TABLE texts (id INT AUTO_INCREMENT PRIMARY KEY, t LONGTEXT)", &[])
+        .expect("made");
+    // More than a frame holds, both ways, and what does not get shorter.
+    let long = "abcdefghij".repeat(1_900_000);
+    run(runtime, conn, "INSERT INTO texts (t) VALUES (?)", &[Param::Bytes(long.clone().into())]).expect("a row");
+    assert!(run(runtime, conn, "SELECT t FROM texts", &[]).expect("a row") == long);
+    let numbers = "SELECT COUNT(*), MAX(LENGTH(h)) FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n \
+                   WHERE i < 20000) SELECT SHA1(i) AS h FROM n) AS d";
+    assert_eq!(run(runtime, conn, numbers, &[]).expect("a row"), "20000,40");
+    let rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) SELECT SHA1(i) FROM n";
+    assert_eq!(run(runtime, conn, rows, &[]).expect("rows").lines().count(), 20_000);
+    let error = run(runtime, conn, "SELECT * FROM nothing", &[]).expect_err("no table");
+    assert!(matches!(&error, QueryError::Server(error) if error.code == 1146), "{error}");
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::{fs, path::PathBuf, time::Duration};
 use bstr::{BStr, BString, ByteSlice};
 use tidegate_conf::{Diagnostic, Level as Severity, Span, ast, values};
 use tidegate_core::conf::{Build, Config};
-use tidegate_mysql::{Address, ConnectOptions, ServerOptions, TlsClient, TlsMode, TlsOptions, TlsVerify};
+use tidegate_mysql::{
+    Address, ConnectOptions, ServerOptions, TlsClient, TlsMode, TlsOptions, TlsVerify, compress::ZSTD_LEVEL_DEFAULT,
+};
 
 /// A `drizzle_server`.
 #[derive(Debug, Clone)]
@@ -138,6 +140,10 @@ impl Draft {
             b"password" => connect.password = value.to_vec(),
             b"charset" if !value.contains(&b'\'') => connect.charset = text()?,
             b"init" => connect.init.push(text()?),
+            b"compress" if value == b"zstd" => {
+                connect.compress = true;
+                connect.zstd_level = Some(ZSTD_LEVEL_DEFAULT);
+            }
             b"compress" => connect.compress = values::flag(value.as_bstr()).map_err(|_| invalid())?,
             b"public_key" => connect.server_public_key = Some(file()?),
             b"protocol" if value == b"mysql" => {}

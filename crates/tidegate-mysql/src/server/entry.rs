@@ -112,8 +112,10 @@ impl<B: Backend> Server<B> {
             put(&self.line, &mut sequence, |out| out.extend_from_slice(&[answer::MORE_DATA, PROVED]));
         }
         self.put_ok(sequence);
-        if purpose == For::Login && self.has(capability::COMPRESS) {
-            self.begin_frames();
+        if purpose == For::Login
+            && let Some(algorithm) = self.login.compression()
+        {
+            self.begin_frames(algorithm);
         }
         Next::Again
     }

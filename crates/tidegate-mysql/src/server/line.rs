@@ -9,7 +9,7 @@ use std::{
 use tidegate_rows::{Column, Flow, Format, Input, Row, Sink, SinkClosed, Summary};
 
 use super::{Transport, commands::Numbered, put, upload::Upload};
-use crate::compress::Deflater;
+use crate::compress::{Algorithm, Deflater};
 
 /// First byte of the packet that asks for a file.
 const FILE_WANTED: u8 = 0xfb;
@@ -37,6 +37,7 @@ pub(super) struct Line {
 /// Frames on their way to a client.
 #[derive(Default)]
 struct Packed {
+    algorithm: Algorithm,
     /// Made when there is something to compress.
     deflater: Option<Deflater>,
     out: Vec<u8>,
@@ -52,8 +53,8 @@ impl Line {
     }
 
     /// What is added from now on travels in frames.
-    pub(super) fn compress(&self) {
-        let packed = Packed { out: self.out.take(), sent: self.sent.replace(0), ..Packed::default() };
+    pub(super) fn compress(&self, algorithm: Algorithm) {
+        let packed = Packed { algorithm, out: self.out.take(), sent: self.sent.replace(0), ..Packed::default() };
         self.packed.replace(Some(Box::new(packed)));
     }
 
@@ -115,8 +116,8 @@ impl Line {
             if out.is_empty() {
                 return Poll::Ready(Ok(()));
             }
-            let Packed { deflater, out: frames, sequence, .. } = packed;
-            deflater.get_or_insert_default().compress(&out, sequence, frames);
+            let Packed { algorithm, deflater, out: frames, sequence, .. } = packed;
+            deflater.get_or_insert_with(|| Deflater::new(*algorithm)).compress(&out, sequence, frames);
             out.clear();
         }
     }
@@ -135,7 +136,7 @@ impl Line {
             self.out.take();
             self.sent.set(0);
             if let Some(packed) = &mut *self.packed.borrow_mut() {
-                **packed = Packed { sequence: packed.sequence, ..Packed::default() };
+                **packed = Packed { sequence: packed.sequence, algorithm: packed.algorithm, ..Packed::default() };
             }
         }
     }

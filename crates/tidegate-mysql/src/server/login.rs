@@ -19,6 +19,7 @@
 use crate::{
     answer::status,
     auth::{self, AuthPlugin},
+    compress::Algorithm,
     handshake::{Greeting, Response, capability, extension},
     wire::{Malformed, Reader, put_until_zero},
 };
@@ -40,7 +41,8 @@ const CAPABILITIES: u32 = capability::FOUND_ROWS
     | capability::CONNECT_ATTRS
     | capability::PLUGIN_AUTH_LENENC_CLIENT_DATA
     | capability::SESSION_TRACK
-    | capability::DEPRECATE_EOF;
+    | capability::DEPRECATE_EOF
+    | capability::ZSTD_COMPRESSION_ALGORITHM;
 
 /// The plugin that a client is asked for first.
 const PLUGIN_DEFAULT: AuthPlugin = AuthPlugin::Native;
@@ -78,6 +80,7 @@ pub struct Login {
     /// Extensions that the client wants.
     pub extensions: u32,
     proof: Vec<u8>,
+    zstd_level: u8,
     /// The client was told the server's key, and encrypts its password for that.
     pub(super) knows_key: bool,
 }
@@ -163,6 +166,7 @@ impl Login {
             attributes: Vec::new(),
             plugin: PLUGIN_DEFAULT,
             proof: Vec::new(),
+            zstd_level: 0,
             knows_key: false,
         })
     }
@@ -216,6 +220,7 @@ impl Login {
         self.schema = response.schema;
         self.attributes = response.attributes;
         self.proof = response.proof;
+        self.zstd_level = response.zstd_level;
         // Who names no plugin takes the greeting's word for it.
         let named = self.capabilities & capability::PLUGIN_AUTH != 0 && !response.plugin.is_empty();
         let plugin = if named { AuthPlugin::from_name(&response.plugin) } else { Some(PLUGIN_DEFAULT) };
@@ -358,6 +363,17 @@ impl Login {
         }
     }
 
+    /// What packets are compressed with from the end of the login on. A client that takes both gets zlib, as MySQL has it.
+    pub fn compression(&self) -> Option<Algorithm> {
+        if self.capabilities & capability::COMPRESS != 0 {
+            Some(Algorithm::Zlib)
+        } else if self.capabilities & capability::ZSTD_COMPRESSION_ALGORITHM != 0 {
+            Some(Algorithm::Zstd { level: self.zstd_level })
+        } else {
+            None
+        }
+    }
+
     /// Whether the client waits to be told that its proof was good enough before it is told that it is logged in.
     pub fn wants_fast_success(&self) -> bool {
         self.plugin == AuthPlugin::CachingSha2 && self.has_proof() && self.proof != [0]
@@ -406,6 +422,7 @@ mod tests {
             schema: b"world".to_vec(),
             plugin: plugin.name().into(),
             attributes: vec![(b"a".to_vec(), b"b".to_vec())],
+            zstd_level: 3,
         };
         let mut out = Vec::new();
         response.put(&mut out);
@@ -431,6 +448,9 @@ mod tests {
             let mut login = Login::new(false).unwrap();
             let packet = response(&login, plugin, b"secret");
             assert_eq!(login.respond(&packet, false), Ok(Step::Check));
+            assert_eq!(login.compression(), Some(Algorithm::Zlib));
+            login.capabilities &= !capability::COMPRESS;
+            assert_eq!(login.compression(), Some(Algorithm::Zstd { level: 3 }));
             assert_eq!((&*login.user, &*login.schema, login.collation), (&b"monty"[..], &b"world"[..], 33));
             assert_eq!(login.wants_fast_success(), plugin == AuthPlugin::CachingSha2);
             assert!(login.is_right(Some(&password(b"secret"))) && login.has_proof());

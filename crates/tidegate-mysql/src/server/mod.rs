@@ -34,7 +34,7 @@ use self::{
 };
 use crate::{
     answer,
-    compress::Inflater,
+    compress::{Algorithm, Inflater},
     handshake::capability,
     packet::{FrameError, PacketBuffer, put_packet},
     text_results::TextResults,
@@ -212,7 +212,7 @@ enum Frames {
     #[default]
     None,
     /// The frames of the compressed protocol; `None` while none has come.
-    Compressed(Option<Box<Inflater>>),
+    Compressed(Algorithm, Option<Box<Inflater>>),
     /// Frames that do not inflate have come: nothing more is read.
     Broken,
 }
@@ -221,7 +221,7 @@ impl Frames {
     /// Hands bytes as they came to the packets that are in them. An answer's frames count on from theirs.
     fn pass(&mut self, mut bytes: &[u8], packets: &mut PacketBuffer, line: &Line) {
         while !bytes.is_empty() {
-            let Frames::Compressed(inflater) = self else {
+            let Frames::Compressed(algorithm, inflater) = self else {
                 let space = packets.space();
                 let count = space.len().min(bytes.len());
                 space[..count].copy_from_slice(&bytes[..count]);
@@ -229,7 +229,7 @@ impl Frames {
                 bytes = &bytes[count..];
                 continue;
             };
-            let inflater = inflater.get_or_insert_default();
+            let inflater = inflater.get_or_insert_with(|| Box::new(Inflater::new(*algorithm)));
             let space = inflater.space();
             let count = space.len().min(bytes.len());
             space[..count].copy_from_slice(&bytes[..count]);
@@ -302,7 +302,7 @@ impl<B: Backend> Server<B> {
     /// Whether no part of a packet waits.
     pub fn is_empty(&self) -> bool {
         let whole = match &self.frames {
-            Frames::Compressed(Some(inflater)) => inflater.is_empty(),
+            Frames::Compressed(_, Some(inflater)) => inflater.is_empty(),
             _ => true,
         };
         whole && self.input.as_ref().is_none_or(PacketBuffer::is_empty)
@@ -312,7 +312,7 @@ impl<B: Backend> Server<B> {
     pub fn release(&mut self) {
         if self.is_empty() {
             self.input = None;
-            if let Frames::Compressed(inflater) = &mut self.frames {
+            if let Frames::Compressed(_, inflater) = &mut self.frames {
                 *inflater = None;
             }
         }
@@ -329,20 +329,25 @@ impl<B: Backend> Server<B> {
 
     /// Room for bytes to arrive.
     pub fn space(&mut self) -> &mut [u8] {
-        if !matches!(self.frames, Frames::Compressed(_)) {
+        if !matches!(self.frames, Frames::Compressed(..)) {
             return self.buffer().space();
         }
         match &mut self.frames {
-            Frames::Compressed(inflater) => inflater.get_or_insert_default().space(),
+            Frames::Compressed(algorithm, inflater) => {
+                inflater.get_or_insert_with(|| Box::new(Inflater::new(*algorithm))).space()
+            }
             _ => &mut [],
         }
     }
 
     /// Notes that `count` bytes arrived in [`space`](Self::space).
     pub fn arrived(&mut self, count: usize) {
-        let Frames::Compressed(Some(inflater)) = &mut self.frames else { return self.buffer().arrived(count) };
+        let held = match &mut self.frames {
+            Frames::Compressed(algorithm, inflater) => inflater.take().map(|inflater| (*algorithm, inflater)),
+            _ => None,
+        };
+        let Some((algorithm, mut inflater)) = held else { return self.buffer().arrived(count) };
         inflater.arrived(count);
-        let mut inflater = std::mem::take(inflater);
         let inflated = loop {
             let buffer = self.buffer();
             match inflater.take(buffer.space()) {
@@ -352,7 +357,7 @@ impl<B: Backend> Server<B> {
             }
         };
         self.line.count_from(inflater.sequence().wrapping_add(1));
-        self.frames = if inflated { Frames::Compressed(Some(inflater)) } else { Frames::Broken };
+        self.frames = if inflated { Frames::Compressed(algorithm, Some(inflater)) } else { Frames::Broken };
     }
 
     /// Takes bytes that have come, wherever they were kept.
@@ -367,10 +372,10 @@ impl<B: Backend> Server<B> {
     }
 
     /// From now on packets travel in frames, in both directions; what has come behind the login was such a frame.
-    fn begin_frames(&mut self) {
+    fn begin_frames(&mut self, algorithm: Algorithm) {
         let ahead = self.take_input();
-        self.frames = Frames::Compressed(None);
-        self.line.compress();
+        self.frames = Frames::Compressed(algorithm, None);
+        self.line.compress(algorithm);
         self.give(&ahead);
     }
 

@@ -3,7 +3,7 @@
 
 use tidegate_mysql::{
     answer,
-    compress::Compressed,
+    compress::{Algorithm, Compressed},
     handshake::{Greeting, Response, read_switch},
     packet::{PacketBuffer, put_packet},
     read_only::{may_be_shared, only_reads},
@@ -197,14 +197,16 @@ fn walk(stream: &[u8]) -> Option<()> {
 
 /// Frames inflate to what was compressed; any others are refused, or give what they hold.
 fn compression(bytes: &[u8], cut: usize) {
-    let _ = inflate(bytes, cut);
-    let mut frames = Vec::new();
-    Compressed::default().compress(bytes, &mut frames);
-    assert_eq!(inflate(&frames, cut).as_deref(), Some(bytes));
+    for algorithm in [Algorithm::Zlib, Algorithm::Zstd { level: 3 }] {
+        let _ = inflate(algorithm, bytes, cut);
+        let mut frames = Vec::new();
+        Compressed::new(algorithm).compress(bytes, &mut frames);
+        assert_eq!(inflate(algorithm, &frames, cut).as_deref(), Some(bytes));
+    }
 }
 
-fn inflate(frames: &[u8], cut: usize) -> Option<Vec<u8>> {
-    let mut channel = Compressed::default();
+fn inflate(algorithm: Algorithm, frames: &[u8], cut: usize) -> Option<Vec<u8>> {
+    let mut channel = Compressed::new(algorithm);
     let (mut out, mut space) = (Vec::new(), [0; 512]);
     for mut piece in frames.chunks(cut + 1) {
         while !piece.is_empty() {

@@ -34,7 +34,7 @@ pub(crate) static SYSTEM: &[(&str, &str, Use)] = &[
     ("lock_wait_timeout", "86400", Use::Free), ("long_query_time", "10.000000", Use::Free), ("lower_case_table_names", "0", Use::Fixed), ("max_allowed_packet", "1073741824", Use::Free),
     ("max_connections", "100000", Use::Global), ("max_statement_time", "0.000000", Use::Effective), ("net_buffer_length", "16384", Use::Free),
     ("net_read_timeout", "30", Use::Free), ("net_write_timeout", "60", Use::Free), ("optimizer_switch", "", Use::Free), ("performance_schema", "0", Use::Fixed),
-    ("port", "0", Use::Fixed), ("protocol_version", "10", Use::Fixed), ("query_cache_size", "0", Use::Global), ("query_cache_type", "OFF", Use::Free), ("read_only", "0", Use::Fixed),
+    ("port", "0", Use::Fixed), ("protocol_compression_algorithms", "zlib,zstd,uncompressed", Use::Fixed), ("protocol_version", "10", Use::Fixed), ("query_cache_size", "0", Use::Global), ("query_cache_type", "OFF", Use::Free), ("read_only", "0", Use::Fixed),
     ("socket", "", Use::Fixed), ("sql_auto_is_null", "0", Use::Fixed), ("sql_big_selects", "1", Use::Free), ("gtid_purged", "", Use::Free), ("sql_log_bin", "1", Use::Free), ("sql_mode", "", Use::Effective),
     ("sql_notes", "1", Use::Free), ("sql_quote_show_create", "1", Use::Free), ("sql_safe_updates", "0", Use::Effective), ("sql_select_limit", "18446744073709551615", Use::Effective), ("sql_warnings", "0", Use::Free),
     ("storage_engine", "InnoDB", Use::Free), ("system_time_zone", "SYSTEM", Use::Fixed), ("time_zone", "SYSTEM", Use::Effective), ("timestamp", "0", Use::Effective),

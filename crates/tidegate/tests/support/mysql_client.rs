@@ -65,6 +65,7 @@ impl Client {
             schema: schema.into(),
             plugin: b"mysql_native_password".to_vec(),
             attributes: Vec::new(),
+            zstd_level: 0,
         };
         let mut out = Vec::new();
         response.put(&mut out);
