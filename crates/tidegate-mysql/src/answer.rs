@@ -2,7 +2,7 @@
 //!
 //! Source: MySQL internals, "Generic Response Packets" and "Column Definition".
 
-use tidegate_rows::{Column, ColumnFlags, ColumnType, ServerError, SessionChange, Summary};
+use tidegate_rows::{Column, ColumnFlags, ColumnType, Extended, ServerError, SessionChange, Summary};
 
 use crate::wire::{Malformed, Reader, put_lenenc, put_lenenc_bytes};
 
@@ -132,6 +132,7 @@ pub fn column(packet: &[u8]) -> Result<Column, Malformed> {
         kind,
         flags,
         decimals,
+        extended: Extended::None,
     })
 }
 
@@ -209,9 +210,36 @@ pub fn put_error_of(out: &mut Vec<u8>, error: &ServerError, message: &[u8]) {
 
 /// Appends the payload of a column definition.
 pub fn put_column(out: &mut Vec<u8>, column: &Column) {
+    put_definition(out, column, None);
+}
+
+/// The same for a client that wants MariaDB's extended metadata: what a type is called that has no number.
+///
+/// ```text
+/// size, { 0: type | 1: format, size, name }
+/// ```
+///
+/// Source: MariaDB's documentation, "Result Set Packets".
+pub fn put_extended_column(out: &mut Vec<u8>, column: &Column) {
+    let (kind, name) = match column.extended {
+        Extended::None => return put_definition(out, column, Some(&[])),
+        Extended::Uuid => (0, "uuid"),
+        Extended::Inet4 => (0, "inet4"),
+        Extended::Inet6 => (0, "inet6"),
+        Extended::Json => (1, "json"),
+    };
+    let mut extended = vec![kind];
+    put_lenenc_bytes(&mut extended, name.as_bytes());
+    put_definition(out, column, Some(&extended));
+}
+
+fn put_definition(out: &mut Vec<u8>, column: &Column, extended: Option<&[u8]>) {
     let texts = [&b"def"[..], &column.schema, &column.table, &column.org_table, &column.name, &column.org_name];
     for text in texts {
         put_lenenc_bytes(out, text);
+    }
+    if let Some(extended) = extended {
+        put_lenenc_bytes(out, extended);
     }
     out.push(12);
     out.extend_from_slice(&column.collation.to_le_bytes());
@@ -312,6 +340,14 @@ mod tests {
         };
         let mut out = Vec::new();
         put_column(&mut out, &definition);
-        assert_eq!(column(&out), Ok(definition));
+        assert_eq!(column(&out), Ok(definition.clone()));
+        let texts = b"\x03def\x01s\0\0\x01n\0".len();
+        for (extended, written) in
+            [(Extended::None, &b"\0"[..]), (Extended::Uuid, b"\x06\0\x04uuid"), (Extended::Json, b"\x06\x01\x04json")]
+        {
+            let mut with = Vec::new();
+            put_extended_column(&mut with, &Column { extended, ..definition.clone() });
+            assert_eq!(with, [&out[..texts], written, &out[texts..]].concat());
+        }
     }
 }

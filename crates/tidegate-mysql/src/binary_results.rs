@@ -40,6 +40,11 @@ impl BinaryResults {
         self.packets.sequence
     }
 
+    /// As [`TextResults::put_column`].
+    pub fn put_column(&self, out: &mut Vec<u8>, column: &Column) {
+        self.packets.put_column(out, column);
+    }
+
     /// A writer of the same kind that has written nothing.
     pub fn another(&self) -> Self {
         Self::new(self.packets.another())

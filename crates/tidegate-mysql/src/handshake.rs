@@ -41,6 +41,8 @@ pub mod capability {
 pub mod extension {
     /// COM_STMT_BULK_EXECUTE
     pub const BULK: u32 = 1 << 2;
+    /// Definitions of columns that say what a type is called.
+    pub const EXTENDED_METADATA: u32 = 1 << 3;
 }
 
 /// Largest packet that the client says it takes: the protocol's own limit.

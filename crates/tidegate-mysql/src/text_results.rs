@@ -20,6 +20,8 @@ pub struct TextResults {
     /// Number of the next packet; 1 behind a command of one frame.
     pub sequence: u8,
     deprecate_eof: bool,
+    /// Whether the client is told what types are called.
+    extended: bool,
     in_result_set: bool,
     /// Where the row under way begins in the output.
     row: usize,
@@ -29,12 +31,22 @@ pub struct TextResults {
 impl TextResults {
     /// A writer for a client that knows of `DEPRECATE_EOF`, or does not.
     pub fn new(deprecate_eof: bool) -> Self {
-        Self { sequence: 1, deprecate_eof, in_result_set: false, row: 0, scratch: Vec::new() }
+        Self { sequence: 1, deprecate_eof, extended: false, in_result_set: false, row: 0, scratch: Vec::new() }
+    }
+
+    /// The same for a client that wants MariaDB's extended metadata.
+    pub fn extended(self) -> Self {
+        Self { extended: true, ..self }
     }
 
     /// A writer of the same kind that has written nothing.
     pub fn another(&self) -> Self {
-        Self::new(self.deprecate_eof)
+        Self { extended: self.extended, ..Self::new(self.deprecate_eof) }
+    }
+
+    /// Appends the payload of a column definition, as the client wants it.
+    pub fn put_column(&self, out: &mut Vec<u8>, column: &Column) {
+        if self.extended { answer::put_extended_column(out, column) } else { answer::put_column(out, column) }
     }
 
     /// Appends a packet whose payload `write` writes.
@@ -50,7 +62,11 @@ impl Format for TextResults {
         self.in_result_set = true;
         self.put(out, |out| put_lenenc(out, columns.len() as u64));
         for column in columns {
-            self.put(out, |out| answer::put_column(out, column));
+            self.scratch.clear();
+            let mut definition = std::mem::take(&mut self.scratch);
+            self.put_column(&mut definition, column);
+            put_packet(out, &mut self.sequence, &[&definition]);
+            self.scratch = definition;
         }
         if !self.deprecate_eof {
             let summary = Summary { status: answer::status::AUTOCOMMIT, ..Summary::default() };

@@ -127,6 +127,24 @@ impl ColumnFlags {
     }
 }
 
+/// What MariaDB tells of a column whose type has no number of its own in the protocol.
+///
+/// Source: MariaDB's documentation, "Result Set Packets", extended metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Extended {
+    /// Nothing.
+    #[default]
+    None,
+    /// `UUID`.
+    Uuid,
+    /// `INET4`.
+    Inet4,
+    /// `INET6`.
+    Inet6,
+    /// Texts are JSON.
+    Json,
+}
+
 /// One column of a result set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
@@ -150,6 +168,8 @@ pub struct Column {
     pub flags: ColumnFlags,
     /// Digits behind the point; 31 means that they vary.
     pub decimals: u8,
+    /// What the type is called where that says more.
+    pub extended: Extended,
 }
 
 impl Column {
@@ -169,6 +189,7 @@ impl Column {
             kind,
             flags: ColumnFlags::default(),
             decimals: 0,
+            extended: Extended::None,
         }
     }
 }

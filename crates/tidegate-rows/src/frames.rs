@@ -23,7 +23,7 @@
 
 use std::io::{self, Read};
 
-use crate::{Column, ColumnFlags, ColumnType, Format, ServerError, Summary, Value};
+use crate::{Column, ColumnFlags, ColumnType, Extended, Format, ServerError, Summary, Value};
 
 /// Version of the format.
 pub const VERSION: u8 = 3;
@@ -229,7 +229,20 @@ impl<'a> Payload<'a> {
             let [kind, decimals] = self.array()?;
             let flags = ColumnFlags(u16::from_le_bytes(self.array()?));
             let kind = ColumnType::from_code(kind)?;
-            columns.push(Column { schema, table, org_table, name, org_name, collation, length, kind, flags, decimals });
+            columns.push(Column {
+                schema,
+                table,
+                org_table,
+                name,
+                org_name,
+                collation,
+                length,
+                kind,
+                flags,
+                decimals,
+                // Whoever reads these knows no more types than the protocol has numbers for.
+                extended: Extended::None,
+            });
         }
         Some(columns)
     }

@@ -22,7 +22,7 @@ pub mod row;
 pub mod sink;
 pub mod value;
 
-pub use column::{Column, ColumnFlags, ColumnType};
+pub use column::{Column, ColumnFlags, ColumnType, Extended};
 pub use error::{QueryError, ServerError, Stage};
 pub use row::{Field, Row, Unpack};
 pub use sink::{Execute, Flow, Format, Input, SessionChange, Sink, SinkClosed, Statement, Summary};

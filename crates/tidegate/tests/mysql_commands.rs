@@ -21,6 +21,44 @@ fn started() -> (Site, u16) {
 }
 
 #[test]
+fn definitions_of_columns_say_what_types_are_called_to_those_who_ask() {
+    let (mut site, port) = started();
+    let mut client = Client::connect(port);
+    assert!(client.greeting.extensions & extension::EXTENDED_METADATA != 0);
+    let response = Response {
+        capabilities: CAPABILITIES & !capability::LONG_PASSWORD,
+        extensions: extension::EXTENDED_METADATA,
+        user: b"app".to_vec(),
+        proof: auth::native(b"secret", &client.greeting.nonce),
+        schema: b"shop".to_vec(),
+        plugin: b"mysql_native_password".to_vec(),
+        ..Response::default()
+    };
+    let mut out = Vec::new();
+    response.put(&mut out);
+    client.send(&out);
+    assert_eq!(client.outcome(), Ok(0));
+    client.command(3, b"CREATE TABLE t (u UUID, j JSON, i INET6, s VARCHAR(9))");
+    assert_eq!(client.outcome(), Ok(0));
+    let names = [&b"\x06\0\x04uuid\x0c"[..], b"\x06\x01\x04json\x0c", b"\x07\0\x05inet6\x0c", b"\0\x0c"];
+    client.command(3, b"SELECT * FROM t");
+    assert_eq!(client.read(), Some(vec![4]));
+    for name in names {
+        let packet = client.read().expect("a definition");
+        assert!(packet[..packet.len() - 12].ends_with(name), "{}", packet.escape_ascii());
+    }
+    assert_eq!(client.read().expect("the end")[0], answer::EOF);
+    // Prepared: its parameters have nothing to say.
+    client.command(0x16, b"SELECT u FROM t WHERE s = ?");
+    assert_eq!(client.read().expect("a statement")[0], answer::OK);
+    for name in [&b"\0\x0c"[..], names[0]] {
+        let packet = client.read().expect("a definition");
+        assert!(packet[..packet.len() - 12].ends_with(name), "{}", packet.escape_ascii());
+    }
+    site.quit();
+}
+
+#[test]
 fn a_balancer_says_who_the_client_is() {
     let port = free_port();
     let main =
@@ -151,7 +189,7 @@ fn more_rows_than_are_kept_have_no_cursor() {
 fn a_statement_runs_for_many_rows_of_values() {
     let (mut site, port) = started();
     let mut client = app(port);
-    assert_eq!(client.greeting.extensions, extension::BULK);
+    assert_eq!(client.greeting.extensions & extension::BULK, extension::BULK);
     client.query("CREATE TABLE t (a INT PRIMARY KEY, b VARCHAR(5))").expect("made");
     let id = prepare(&mut client, "INSERT INTO t VALUES (?, ?)", 2, 0);
     let bulk = |rows: &[u8]| [&id.to_le_bytes()[..], &[128, 0, 3, 0, 253, 0], rows].concat();

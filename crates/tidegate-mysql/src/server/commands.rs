@@ -302,8 +302,9 @@ impl<B: Backend> Server<B> {
         if columns.len() == 0 {
             return;
         }
+        let results = self.text_results(*sequence);
         for column in columns {
-            put(&self.line, sequence, |out| answer::put_column(out, column));
+            put(&self.line, sequence, |out| results.put_column(out, column));
         }
         if !self.has(capability::DEPRECATE_EOF) {
             let summary = Summary { status: self.backend.status(), ..Summary::default() };
@@ -319,8 +320,9 @@ impl<B: Backend> Server<B> {
             Err(error) => return self.put_result(Err(error), sequence),
         };
         for column in columns.iter().filter(|column| pattern.is_empty() || is_like(&column.name, pattern)) {
+            let results = self.text_results(sequence);
             put(&self.line, &mut sequence, |out| {
-                answer::put_column(out, column);
+                results.put_column(out, column);
                 out.push(NULL);
             });
         }

@@ -131,7 +131,7 @@ impl Sink for CursorResults<'_> {
         let mut sequence = self.results.format.sequence();
         put(self.line(), &mut sequence, |out| put_lenenc(out, columns.len() as u64));
         for column in &columns {
-            put(self.line(), &mut sequence, |out| answer::put_column(out, column));
+            put(self.line(), &mut sequence, |out| self.results.format.put_column(out, column));
         }
         let summary = Summary { status: summary.status | status::CURSOR_EXISTS, ..summary.clone() };
         put(self.line(), &mut sequence, |out| answer::put_end_of_rows(out, &summary, self.deprecate_eof));

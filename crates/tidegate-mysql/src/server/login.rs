@@ -44,6 +44,9 @@ const CAPABILITIES: u32 = capability::FOUND_ROWS
     | capability::DEPRECATE_EOF
     | capability::ZSTD_COMPRESSION_ALGORITHM;
 
+/// MariaDB's extensions that this server has.
+const EXTENSIONS: u32 = extension::BULK | extension::EXTENDED_METADATA;
+
 /// The plugin that a client is asked for first.
 const PLUGIN_DEFAULT: AuthPlugin = AuthPlugin::Native;
 
@@ -192,7 +195,7 @@ impl Login {
             thread_id: id as u32,
             nonce: self.nonce(PLUGIN_DEFAULT).to_vec(),
             capabilities: self.offered(),
-            extensions: if self.is_mariadb { extension::BULK } else { 0 },
+            extensions: if self.is_mariadb { EXTENSIONS } else { 0 },
             collation: COLLATION,
             status: status::AUTOCOMMIT,
             plugin: PLUGIN_DEFAULT.name().as_bytes().into(),
@@ -214,7 +217,7 @@ impl Login {
             return Ok(Step::Tls);
         }
         self.capabilities = response.capabilities & self.offered();
-        self.extensions = if self.is_mariadb { response.extensions & extension::BULK } else { 0 };
+        self.extensions = if self.is_mariadb { response.extensions & EXTENSIONS } else { 0 };
         self.collation = response.collation;
         self.user = response.user;
         self.schema = response.schema;
@@ -437,7 +440,7 @@ mod tests {
         let greeting = Greeting::read(&out).unwrap();
         assert_eq!((&*greeting.version, greeting.thread_id), (&b"5.5.5-10.11.6-MariaDB"[..], 7));
         assert_eq!(greeting.nonce, login.nonce[..NONCE_SIZE]);
-        assert_eq!(greeting.extensions, extension::BULK);
+        assert_eq!(greeting.extensions, EXTENSIONS);
         assert!(greeting.capabilities & capability::SSL != 0);
         assert!(login.nonce.iter().all(|byte| *byte != 0 && *byte != b'$'));
     }

@@ -35,7 +35,7 @@ use self::{
 use crate::{
     answer,
     compress::{Algorithm, Inflater},
-    handshake::capability,
+    handshake::{capability, extension},
     packet::{FrameError, PacketBuffer, put_packet},
     text_results::TextResults,
 };
@@ -472,7 +472,9 @@ impl<B: Backend> Server<B> {
     }
 
     fn text_results(&self, sequence: u8) -> TextResults {
-        let mut results = TextResults::new(self.has(capability::DEPRECATE_EOF));
+        let results = TextResults::new(self.has(capability::DEPRECATE_EOF));
+        let wants_more = self.login.extensions & extension::EXTENDED_METADATA != 0;
+        let mut results = if wants_more { results.extended() } else { results };
         results.sequence = sequence;
         results
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_rows::{Column, ColumnFlags, ColumnType, ServerError};
+use tidegate_rows::{Column, ColumnFlags, ColumnType, Extended, ServerError};
 
 use super::{
     collation::{Collation, collation_of},
@@ -336,6 +336,13 @@ impl SqlType {
         // Clients get the text of values that have one of their own.
         column.collation = if fixed { Collation::DEFAULT.0 } else { self.collation.sent().0 };
         column.length = self.display_length();
+        column.extended = match self.base {
+            Base::Fixed(Fixed::Uuid) => Extended::Uuid,
+            Base::Fixed(Fixed::Inet4) => Extended::Inet4,
+            Base::Fixed(Fixed::Inet6) => Extended::Inet6,
+            base if self.is_json() && base.is_character() => Extended::Json,
+            _ => Extended::None,
+        };
         column
     }
 
