@@ -182,7 +182,7 @@ impl Writer<'_> {
             None => {
                 let explicit = uint_of(row[column].as_cell());
                 let negative = matches!(row[column], Datum::Int(value) if value < 0);
-                if written.last_insert_id.is_none() && !negative {
+                if written.last_insert_id.is_none() {
                     written.insert_id = explicit;
                 }
                 let known = table.state.next_auto.load(Ordering::Acquire);

@@ -337,6 +337,8 @@ pub(super) fn set_length(ty: &mut SqlType, first: u32, second: Option<u32>, colu
             *ty = SqlType::new(base);
         }
         Base::Fixed(_) => {}
+        // Any other size means four digits.
+        Base::Year => ty.length = if first == 2 { 2 } else { 4 },
         Base::Date | Base::Json => return Err(errors::syntax("(")),
         _ => ty.length = first,
     }

@@ -104,6 +104,11 @@ impl Out {
                     buf.extend_from_slice(member.as_bytes());
                 }
             }
+            // The century is kept, and shown by nothing.
+            Rep::Int if self.ty.base == Base::Year && self.ty.length == 2 => {
+                let year = if let Cell::Int(year) = cell { year.rem_euclid(100) } else { 0 };
+                buf.extend([b'0' + (year / 10) as u8, b'0' + (year % 10) as u8]);
+            }
             Rep::Uint if self.ty.base == Base::Bit => {
                 let bytes = uint_of(cell).to_be_bytes();
                 let len = (self.ty.length as usize).div_ceil(8).clamp(1, 8);
@@ -174,6 +179,16 @@ fn datetime_text(value: Datetime) -> [u8; 19] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn years_of_two_digits() {
+        let out = Out::of(&SqlType { length: 2, ..SqlType::new(Base::Year) });
+        for (year, shown) in [(0, "00"), (1901, "01"), (1980, "80"), (2010, "10"), (2155, "55")] {
+            let mut text = Vec::new();
+            out.write(Cell::Int(year), &mut text);
+            assert_eq!(text, shown.as_bytes());
+        }
+    }
 
     #[test]
     fn a_datetime_has_the_text_that_all_others_have() {

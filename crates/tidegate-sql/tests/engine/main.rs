@@ -215,6 +215,23 @@ async fn rows_survive_closing() {
     assert_eq!(one(&mut session, "SELECT * FROM t").await, "1,12345678901234567890.0123456789,x");
     let inserted = run(&mut session, "INSERT INTO t (s) VALUES ('new')").await;
     assert_eq!(inserted.summaries[0].insert_id, 3, "a deleted value is not given twice");
+    let inserted = run(&mut session, "INSERT INTO t (id, s) VALUES (-999, 'below')").await;
+    assert_eq!(inserted.summaries[0].insert_id.cast_signed(), -999, "as MariaDB tells it");
+    assert_eq!(one(&mut session, "SELECT LAST_INSERT_ID()").await, "3");
+    let inserted = run(&mut session, "INSERT INTO t (s) VALUES ('next')").await;
+    assert_eq!(inserted.summaries[0].insert_id, 4);
+}
+
+#[tokio::test]
+async fn years_of_two_digits_are_shown_so() {
+    let fixture = Fixture::new("years");
+    let mut session = fixture.session().await;
+    run(&mut session, "CREATE TABLE y (t YEAR(2) DEFAULT 99, f YEAR(3))").await;
+    run(&mut session, "INSERT INTO y VALUES ('2010', 2010), (80, 80), (0, 0)").await;
+    run(&mut session, "INSERT INTO y (f) VALUES (1)").await;
+    let rows = run(&mut session, "SELECT t, f FROM y ORDER BY t").await;
+    assert_eq!(rows.rows, [["00", "0000"], ["80", "1980"], ["99", "2001"], ["10", "2010"]]);
+    assert_eq!(one(&mut session, "SELECT COUNT(*) FROM y WHERE t IN (10, 1980)").await, "2");
 }
 
 #[tokio::test]
