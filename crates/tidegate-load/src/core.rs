@@ -54,7 +54,7 @@ pub(crate) struct Core<'r> {
     pub(crate) in_flight: usize,
     /// No further request is begun.
     pub(crate) is_ending: bool,
-    /// When the last response of the measured time came.
+    /// When the last request of the measured time ended, with a response or without.
     pub(crate) last: Instant,
     /// What all connections read into.
     pub(crate) buf: Box<[u8]>,
@@ -152,6 +152,7 @@ impl<'r> Core<'r> {
     pub(crate) fn failed(&mut self, connection: u32, flight: &Flight, failure: &Failure) {
         if flight.start >= self.shared.measured_from {
             self.tally.failure(flight.url.into(), failure);
+            self.last = self.now;
         }
         self.in_flight -= 1;
         if failure.kind.is_connecting() {

@@ -74,6 +74,11 @@ impl Shared {
         self.handed_over.fetch_add(seconds, Ordering::Release);
     }
 
+    /// How many requests may still begin, where they are counted.
+    fn left(&self) -> Option<u64> {
+        self.left.as_ref().map(|left| left.load(Ordering::Relaxed))
+    }
+
     fn outbox(&self, thread: usize) -> MutexGuard<'_, Tally> {
         self.outboxes[thread].lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -108,7 +113,7 @@ pub(crate) struct Results {
     pub(crate) seconds: Vec<Second>,
     pub(crate) unsent: u64,
     pub(crate) was_interrupted: bool,
-    /// Time of the processor that the generator has used itself, in the program and in the system.
+    /// Time of the processor that the generator has used itself since the warm-up, in the program and in the system.
     pub(crate) processor: (Duration, Duration),
     /// Responses a second of the threads, ten times a second.
     pub(crate) rates: Vec<u64>,
@@ -152,9 +157,8 @@ pub(crate) fn run(plan: &Plan, scripts: Vec<Script>, live: &mut Live) -> Result<
     let mut poll = Poll::new().map_err(fault)?;
     poll.registry().register(&mut SourceFd(&signal.as_fd().as_raw_fd()), SIGNAL, Interest::READABLE).map_err(fault)?;
     let finished = Waker::new(poll.registry(), FINISHED).map_err(fault)?;
-    let before = processor_time();
     let shared = Shared::new(plan);
-    let (outcomes, seconds) = thread::scope(|scope| {
+    let (outcomes, (seconds, before)) = thread::scope(|scope| {
         let mut scripts = scripts.into_iter();
         let threads: Vec<_> = (0..plan.threads)
             .map(|number| {
@@ -168,9 +172,9 @@ pub(crate) fn run(plan: &Plan, scripts: Vec<Script>, live: &mut Live) -> Result<
                 })
             })
             .collect();
-        let seconds = watch(plan, &shared, &mut poll, &signal, live);
+        let watched = watch(plan, &shared, &mut poll, &signal, live);
         let outcomes: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
-        (outcomes, seconds)
+        (outcomes, watched)
     });
     // What follows ends as any program does.
     let _ = signals.thread_unblock();
@@ -208,6 +212,8 @@ fn sum_up(
         results.rates.extend(outcome.rates);
         results.scripts.extend(outcome.script);
     }
+    // Requests beyond the number that was asked for are not due.
+    results.unsent = results.unsent.min(shared.left().unwrap_or(u64::MAX));
     let now = Instant::now();
     // All of its time counts in a run of a given time, even if the server has stopped to answer before its end.
     let end = match shared.end {
@@ -219,16 +225,31 @@ fn sum_up(
     results
 }
 
-/// Shows the seconds as they pass, until all threads have ended.
-fn watch(plan: &Plan, shared: &Shared, poll: &mut Poll, signal: &SignalFd, live: &mut Live) -> Vec<Second> {
+/// Shows the seconds as they pass, until all threads have ended. Answers them, and what the generator had used of the processor when
+/// the warm-up was over.
+fn watch(
+    plan: &Plan,
+    shared: &Shared,
+    poll: &mut Poll,
+    signal: &SignalFd,
+    live: &mut Live,
+) -> (Vec<Second>, (Duration, Duration)) {
     const SECOND: Duration = Duration::from_secs(1);
     let mut events = Events::with_capacity(4);
     let mut seconds = Vec::new();
     let mut tally = Tally::new(plan.urls.len());
     let (mut since, mut number) = (shared.measured_from, 1);
     let mut next = since + SECOND;
+    let mut used_before = None;
     loop {
-        let wait = (next + GRACE).saturating_duration_since(Instant::now()).max(GRACE);
+        let now = Instant::now();
+        if now >= shared.measured_from {
+            used_before.get_or_insert_with(processor_time);
+        }
+        let wait = match used_before {
+            Some(_) => (next + GRACE).saturating_duration_since(now).max(GRACE),
+            None => shared.measured_from.saturating_duration_since(now),
+        };
         // An error is an interruption: the loop looks again.
         let _ = poll.poll(&mut events, Some(wait));
         while let Ok(Some(_)) = signal.read_signal() {
@@ -257,7 +278,7 @@ fn watch(plan: &Plan, shared: &Shared, poll: &mut Poll, signal: &SignalFd, live:
         }
         if over {
             live.end();
-            return seconds;
+            return (seconds, used_before.unwrap_or_else(processor_time));
         }
         since = next;
         next += SECOND;

@@ -33,7 +33,7 @@ const TIMER: Token = Token(usize::MAX - 1);
 /// What a thread comes to.
 pub(crate) struct Outcome {
     pub(crate) tally: Tally,
-    /// When the last response came.
+    /// When the last request ended.
     pub(crate) last: Instant,
     /// Requests that were due and could not be begun: all connections were busy.
     pub(crate) unsent: u64,
@@ -142,7 +142,8 @@ impl<'r> Worker<'r> {
             self.core.now = Instant::now();
             self.serve_later();
             self.serve_due();
-            if self.core.now >= self.next_sweep {
+            // A full second that has passed is handed over at once: until then there would be nothing to wait for.
+            if self.core.now >= self.next_sweep.min(self.next_second) {
                 self.sweep();
             }
             if self.is_done() {
@@ -209,7 +210,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// What is done ten times a second.
+    /// What is done ten times a second, and at each full second.
     fn sweep(&mut self) {
         let now = self.core.now;
         self.next_sweep = now + SWEEP;
@@ -244,10 +245,10 @@ impl<'r> Worker<'r> {
 
     fn finish(mut self) -> Outcome {
         self.hand_over(0);
-        let unsent = match (&self.core.pace, self.shared.end) {
-            (Pace::Even(schedule), Some(end)) if !self.shared.is_stopped() => schedule.left_before(end),
-            (Pace::Even(schedule), _) if self.shared.is_stopped() => schedule.left_before(self.core.now),
-            _ => 0,
+        let now = self.core.now;
+        let unsent = match &self.core.pace {
+            Pace::Even(schedule) => schedule.left_before(self.shared.end.map_or(now, |end| end.min(now))),
+            Pace::Closed => 0,
         };
         Outcome { tally: self.total, last: self.core.last, unsent, rates: self.rates.samples, script: self.core.script }
     }

@@ -4,37 +4,13 @@ mod support;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::Value;
 use support::authority::Authority;
-use support::{Site, binary, output};
-
-fn load(arguments: &[&str]) -> Output {
-    output(binary().arg("load").args(arguments))
-}
-
-/// Runs to the end; the report.
-#[track_caller]
-fn report(arguments: &[&str]) -> Value {
-    let output = load(&[&["--json", "--quiet"], arguments].concat());
-    let said = String::from_utf8_lossy(&output.stderr);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {said}"))
-}
-
-/// All that `count` requests came to is responses of status 200.
-#[track_caller]
-fn all_well(report: &Value, count: u64) {
-    assert_eq!(report["result"]["statuses"], serde_json::json!({ "200": count }), "{report:#}");
-    assert_eq!(report["failures"], serde_json::json!({}), "{report:#}");
-}
-
-#[track_caller]
-fn failures(report: &Value, kind: &str) -> u64 {
-    report["failures"][kind]["count"].as_u64().unwrap_or(0)
-}
+use support::load::{all_well, failures, load, report};
+use support::{Site, binary};
 
 fn site(server: &str) -> Site {
     let mut site = Site::new("worker_processes 1;", server);

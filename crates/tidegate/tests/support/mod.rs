@@ -7,6 +7,7 @@ pub(crate) mod answers;
 pub(crate) mod authority;
 pub(crate) mod go_tool;
 pub(crate) mod http2;
+pub(crate) mod load;
 pub(crate) mod mariadb;
 pub(crate) mod pebble;
 #[path = "../../../../tests/support/ports.rs"]
