@@ -87,7 +87,7 @@ impl Plan {
         let socket = options.unix.as_ref().or(first.socket.as_ref());
         Ok(Plan {
             requests: urls.iter().map(|url| form.request(url)).collect(),
-            order: target::order(&weights),
+            order: target::order(&weights)?,
             address: reach(first, socket, options.timeout)?,
             tls: if first.is_tls { Some(tls(options, first)?) } else { None },
             is_http2,

@@ -10,12 +10,22 @@ const LATENCY_MICROS_MAX: u64 = 3_600_000_000;
 /// Three digits of a latency count: 0.1 % is finer than any two runs agree.
 const DIGITS: u8 = 3;
 
+/// Digits of the latencies of a single URL, whose histogram is an eighth as large so.
+const DIGITS_OF_PART: u8 = 2;
+
+/// With more URLs than these none has figures of its own: each takes 35 KB in several places, and all of that is gone through each second.
+pub(crate) const PARTS_MAX: usize = 256;
+
 /// Statuses have three digits.
 const STATUSES: usize = 1000;
 
 /// An empty histogram of latencies in microseconds.
 pub(crate) fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LATENCY_MICROS_MAX, DIGITS).expect("bounds that the library takes")
+    with_digits(DIGITS)
+}
+
+fn with_digits(digits: u8) -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_MICROS_MAX, digits).expect("bounds that the library takes")
 }
 
 /// What became of some requests.
@@ -30,8 +40,8 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    fn new() -> Self {
-        Self { latency: histogram(), responses: 0, failed: 0, statuses: Box::new([0; STATUSES]) }
+    fn new(digits: u8) -> Self {
+        Self { latency: with_digits(digits), responses: 0, failed: 0, statuses: Box::new([0; STATUSES]) }
     }
     #[inline]
     fn response(&mut self, status: u16, micros: u64) {
@@ -40,6 +50,9 @@ impl Part {
         self.statuses[usize::from(status) % STATUSES] += 1;
     }
     fn add(&mut self, other: &Part) {
+        if other.is_empty() {
+            return;
+        }
         // Both have the same bounds.
         let _ = self.latency.add(&other.latency);
         self.responses += other.responses;
@@ -48,7 +61,13 @@ impl Part {
             *sum += count;
         }
     }
+    fn is_empty(&self) -> bool {
+        self.responses == 0 && self.failed == 0
+    }
     fn reset(&mut self) {
+        if self.is_empty() {
+            return;
+        }
         let Part { latency, responses, failed, statuses } = self;
         latency.reset();
         (*responses, *failed) = (0, 0);
@@ -102,7 +121,7 @@ impl Failures {
 #[derive(Debug)]
 pub(crate) struct Tally {
     pub(crate) all: Part,
-    /// By URL, where there are several.
+    /// By URL, where there are several and at most [`PARTS_MAX`].
     pub(crate) parts: Vec<Part>,
     pub(crate) failures: Failures,
     /// Bytes of responses with their heads, after decryption.
@@ -116,10 +135,10 @@ pub(crate) struct Tally {
 impl Tally {
     /// An empty one for requests to so many URLs.
     pub(crate) fn new(urls: usize) -> Self {
-        let parts = if urls > 1 { urls } else { 0 };
+        let parts = if (2..=PARTS_MAX).contains(&urls) { urls } else { 0 };
         Self {
-            all: Part::new(),
-            parts: std::iter::repeat_with(Part::new).take(parts).collect(),
+            all: Part::new(DIGITS),
+            parts: std::iter::repeat_with(|| Part::new(DIGITS_OF_PART)).take(parts).collect(),
             failures: Failures::default(),
             bytes: 0,
             opened: 0,
@@ -163,6 +182,31 @@ impl Tally {
     }
     /// Whether nothing was counted.
     pub(crate) fn is_empty(&self) -> bool {
-        self.all.responses == 0 && self.all.failed == 0 && self.bytes == 0 && self.opened == 0
+        self.all.is_empty() && self.bytes == 0 && self.opened == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_urls_have_figures_of_their_own_and_many_have_those_of_all() {
+        for (urls, parts) in [(1, 0), (2, 2), (PARTS_MAX, PARTS_MAX), (PARTS_MAX + 1, 0), (60_000, 0)] {
+            let mut tally = Tally::new(urls);
+            tally.response(urls - 1, 200, 1234);
+            tally.failure(urls - 1, &Failure::new(Kind::Reset, "gone"));
+            let mut sum = Tally::new(urls);
+            sum.add(&tally);
+            sum.add(&Tally::new(urls));
+            assert_eq!((sum.parts.len(), sum.all.responses, sum.all.failed), (parts, 1, 1));
+            if let Some(part) = sum.parts.last() {
+                assert_eq!((part.responses, part.failed, part.latency.len()), (1, 1, 1));
+                // Two digits.
+                assert!(part.latency.max().abs_diff(1234) <= 12, "{}", part.latency.max());
+            }
+            sum.reset();
+            assert!(sum.is_empty() && sum.parts.iter().all(|part| part.is_empty() && part.latency.is_empty()));
+        }
     }
 }

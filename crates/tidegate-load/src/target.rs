@@ -114,13 +114,25 @@ pub(crate) fn weighted(text: &str) -> Result<(u32, Url), String> {
 /// The largest weight of a URL: the order of a round is made ahead.
 const WEIGHT_MAX: u32 = 10_000;
 
+/// Steps that mixing may take: a second or two.
+const MIXING_STEPS_MAX: i64 = 1_000_000_000;
+
 /// The order of a round: each URL as often as its weight says, spread as evenly as it can be.
 ///
+/// # Errors
+/// A sentence for the user: so many URLs of different weights would take minutes to mix.
+///
 /// Source: nginx's weighted balancing, which has the same aim.
-pub(crate) fn order(weights: &[u32]) -> Vec<u16> {
+pub(crate) fn order(weights: &[u32]) -> Result<Vec<u16>, String> {
     let divisor = weights.iter().copied().fold(0, greatest_divisor).max(1);
     let weights: Vec<i64> = weights.iter().map(|weight| i64::from(weight / divisor)).collect();
+    if weights.iter().all(|weight| *weight == 1) {
+        return Ok((0..weights.len()).map(|url| url as u16).collect());
+    }
     let total: i64 = weights.iter().sum();
+    if total * weights.len() as i64 > MIXING_STEPS_MAX {
+        return Err(format!("{} URLs cannot be mixed by weights of {total} in all: take smaller ones", weights.len()));
+    }
     let mut credit = vec![0; weights.len()];
     let mut order = Vec::new();
     for _ in 0..total {
@@ -132,7 +144,7 @@ pub(crate) fn order(weights: &[u32]) -> Vec<u16> {
         credit[next] -= total;
         order.push(next as u16);
     }
-    order
+    Ok(order)
 }
 
 fn greatest_divisor(a: u32, b: u32) -> u32 {
@@ -211,9 +223,12 @@ mod tests {
 
     #[test]
     fn weights_are_kept_and_spread() {
+        let order = |weights: &[u32]| order(weights).expect("few enough");
         assert_eq!(order(&[1]), [0]);
         assert_eq!(order(&[5, 5]), [0, 1]);
         assert_eq!(order(&[3, 1]), [0, 0, 1, 0]);
+        assert_eq!(order(&[9; 65_535]).last(), Some(&65_534));
+        assert!(super::order(&[10_000, 9_999].repeat(2_000)).is_err());
         let order = order(&[7, 2, 1]);
         let counts = [0, 1, 2].map(|url| order.iter().filter(|at| **at == url).count());
         assert_eq!(counts, [7, 2, 1]);
