@@ -67,6 +67,33 @@ pub(crate) fn files(a: &Path, b: &Path) -> Result<String, String> {
 
 fn text(a: &Value, b: &Value) -> String {
     let mut out = differing_plans(a, b);
+    // Their latencies would be 0, and the best of all.
+    let silent: Vec<&str> =
+        [("A", a), ("B", b)].iter().filter(|(_, report)| !has_responses(report)).map(|(name, _)| *name).collect();
+    if silent.is_empty() {
+        out += &figures(a, b);
+    } else {
+        let _ = writeln!(out, "There were no responses in {}: no figures can be compared.\n", silent.join(" and "));
+    }
+    for (name, key) in [("failed", "failed"), ("status >= 400", "error_statuses"), ("not sent", "not_sent")] {
+        let [a, b] = [a, b].map(|report| report[key].as_u64().unwrap_or_default());
+        if a > 0 || b > 0 {
+            let _ = writeln!(out, "{name:<14}{a:>12}{:>9}{b:>12}", "");
+        }
+    }
+    if silent.is_empty() {
+        out += "\nThe spread is that between the middle half of the seconds. A difference within the larger of the two is none.\n";
+    }
+    out
+}
+
+fn has_responses(report: &Value) -> bool {
+    report["result"]["responses"].as_u64().unwrap_or_default() > 0
+}
+
+/// The table of figures with what can be said of each.
+fn figures(a: &Value, b: &Value) -> String {
+    let mut out = String::new();
     let _ = writeln!(out, "{:<14}{:>12}{:>9}{:>12}{:>9}{:>10}", "", "A", "spread", "B", "spread", "B : A");
     // The first column of a second's figures, and whether more of it is better.
     let rows: [(&str, &[&str], &str, bool); 5] = [
@@ -93,13 +120,7 @@ fn text(a: &Value, b: &Value) -> String {
         let ratio = if a.value > 0.0 { format!("{:.3}", b.value / a.value) } else { "-".to_owned() };
         let _ = writeln!(out, "{name:<14}{value_a:>12}{spread_a:>9}{value_b:>12}{spread_b:>9}{ratio:>10}   {verdict}");
     }
-    for (name, key) in [("failed", "failed"), ("status >= 400", "error_statuses"), ("not sent", "not_sent")] {
-        let [a, b] = [a, b].map(|report| report[key].as_u64().unwrap_or_default());
-        if a + b > 0 {
-            let _ = writeln!(out, "{name:<14}{a:>12}{:>9}{b:>12}", "");
-        }
-    }
-    out + "\nThe spread is that between the middle half of the seconds. A difference within the larger of the two is none.\n"
+    out
 }
 
 fn percent(part: f64, whole: f64) -> String {
@@ -117,7 +138,8 @@ fn differing_plans(a: &Value, b: &Value) -> String {
     let (Some(plan_a), Some(plan_b)) = (a["plan"].as_object(), b["plan"].as_object()) else { return String::new() };
     let mut out = String::new();
     for (key, value) in plan_a {
-        let other = plan_b.get(key).unwrap_or(&Value::Null);
+        // A report of an older version lacks what it did not tell yet.
+        let Some(other) = plan_b.get(key) else { continue };
         if value != other {
             let _ = writeln!(out, "{key}: {value} in A, {other} in B");
         }
@@ -127,6 +149,8 @@ fn differing_plans(a: &Value, b: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -143,5 +167,35 @@ mod tests {
         check((110.0, &faster), (100.0, &steady), Verdict::Less);
         check((100.0, &steady), (110.0, &wild), Verdict::Same);
         check((100.0, &steady), (110.0, &faster[..4]), Verdict::Unknown);
+    }
+
+    fn report(responses: u64, failed: u64, script: &str) -> Value {
+        let second = json!({ "requests_per_s": 10.0, "p50_us": 100, "p90_us": 100, "p99_us": 100, "max_us": 100 });
+        let latency = if responses > 0 { 100 } else { 0 };
+        json!({
+            "plan": { "script": script, "rate": null },
+            "requests_per_s": 10.0,
+            "result": { "responses": responses, "latency_us": { "p50": latency, "p90": latency, "p99": latency, "max": latency } },
+            "failed": failed,
+            "seconds": vec![second; 5],
+        })
+    }
+
+    #[test]
+    fn a_run_without_responses_is_not_the_best_one() {
+        let shown = text(&report(50, 0, "a.lua"), &report(0, 7, "a.lua"));
+        assert!(shown.starts_with("There were no responses in B") && !shown.contains("better"), "{shown}");
+        assert!(shown.contains("failed                   0                    7"), "{shown}");
+        let shown = text(&report(0, 7, "a.lua"), &report(0, 7, "a.lua"));
+        assert!(shown.contains("in A and B"), "{shown}");
+        let shown = text(&report(50, 0, "a.lua"), &report(50, 0, "b.lua"));
+        assert!(
+            shown.starts_with("script: \"a.lua\" in A, \"b.lua\" in B\n\n") && shown.contains("no difference"),
+            "{shown}"
+        );
+        // One of before scripts were told.
+        let mut old = report(50, 0, "a.lua");
+        old["plan"] = json!({ "rate": null });
+        assert!(text(&report(50, 0, "a.lua"), &old).trim_start().starts_with('A'));
     }
 }

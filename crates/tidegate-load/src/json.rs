@@ -36,6 +36,9 @@ pub(crate) fn report(plan: &Plan, results: &Results) -> Value {
         "plan": {
             "urls": plan.urls.iter().map(|url| url.text.as_str()).collect::<Vec<_>>(),
             "method": plan.form.method,
+            "headers": plan.form.fields.iter().map(header).collect::<Vec<_>>(),
+            "body_bytes": plan.form.body.len(),
+            "script": plan.script,
             "address": plan.address.to_string(),
             "connections": plan.connections,
             "threads": plan.threads,
@@ -66,6 +69,13 @@ pub(crate) fn report(plan: &Plan, results: &Results) -> Value {
         },
         "seconds": results.seconds.iter().map(second).collect::<Vec<_>>(),
     })
+}
+
+/// A header line; a password or a session is nothing to keep in a file.
+fn header((name, value): &(String, String)) -> String {
+    let is_secret =
+        ["authorization", "proxy-authorization", "cookie"].iter().any(|secret| name.eq_ignore_ascii_case(secret));
+    format!("{name}: {}", if is_secret { "…" } else { value.as_str() })
 }
 
 fn part_of(part: &Part) -> Value {

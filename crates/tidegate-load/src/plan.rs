@@ -51,6 +51,8 @@ pub(crate) struct Tls {
 pub(crate) struct Plan {
     pub(crate) urls: Vec<Url>,
     pub(crate) form: Form,
+    /// The script with its arguments, as they were typed.
+    pub(crate) script: Option<String>,
     /// One for each URL.
     pub(crate) requests: Vec<Request>,
     /// Numbers of requests, in the order in which a thread sends them, again and again.
@@ -100,6 +102,10 @@ impl Plan {
             rate: options.rate,
             warm_up: options.warm_up,
             timeout: options.timeout,
+            script: options.script.as_ref().map(|file| {
+                let words = std::iter::once(file.display().to_string()).chain(options.arguments.iter().cloned());
+                words.collect::<Vec<_>>().join(" ")
+            }),
             form,
             urls,
         })

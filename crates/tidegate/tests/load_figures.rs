@@ -53,3 +53,36 @@ fn the_generator_costs_nothing_while_it_waits_and_its_warm_up_is_not_counted() {
     let warm = report(&["-c", "8", "-d", "20ms", "--warm-up", "1s", &url]);
     assert!(used(&warm) < 0.3, "{warm:#}");
 }
+
+#[test]
+fn what_was_asked_for_is_told_and_secrets_are_not() {
+    let site = site("location / { return 200 hello; }");
+    let url = format!("http://127.0.0.1:{}/", site.port);
+    let script = site.dir.join("script.lua");
+    std::fs::write(&script, "wrk.headers['X-B'] = '2'").expect("written");
+    let script = script.to_str().expect("text");
+    let kept = report(&[
+        "-n",
+        "1",
+        "-s",
+        script,
+        "-H",
+        "X-A: 1",
+        "-A",
+        "tom:cat",
+        "-C",
+        "session=7",
+        "-b",
+        "abc",
+        &url,
+        "--",
+        "x",
+        "y",
+    ]);
+    let plan = &kept["plan"];
+    assert_eq!(plan["script"], format!("{script} x y"), "{plan:#}");
+    assert_eq!(plan["body_bytes"], 3);
+    let headers = plan["headers"].to_string();
+    assert!(headers.contains("X-A: 1") && headers.contains("Cookie: …"), "{headers}");
+    assert!(!headers.contains("dG9t") && !headers.contains("session"), "{headers}");
+}
