@@ -29,6 +29,8 @@ pub(crate) struct Flight {
     pub(crate) sent: Instant,
     /// Number of its URL.
     pub(crate) url: u16,
+    /// How many connections have ended without a look at it or at any other request.
+    pub(crate) refusals: u8,
 }
 
 /// Shared by the connections of a thread.
@@ -110,7 +112,7 @@ impl<'r> Core<'r> {
         let url = self.plan.order[self.next % self.plan.order.len()];
         self.next = (self.next + 1) % self.plan.order.len();
         self.in_flight += 1;
-        Some(Flight { start, sent: self.now, url })
+        Some(Flight { start, sent: self.now, url, refusals: 0 })
     }
 
     /// A script has put further requests into one message: they count too.

@@ -23,6 +23,14 @@ const WINDOW: u32 = WINDOW_BYTES_MAX as u32;
 /// The connection's window is filled up again when so much of it is used.
 const REFILL_BYTES: u32 = WINDOW / 2;
 
+/// Streams that are begun ahead of the server's settings, which may allow fewer than is usual but, as the standard has it, should not
+/// (section 6.5.2).
+const STREAMS_AT_FIRST: u32 = 100;
+
+/// A server that ends connections without a look at any request is asked again so many times: one that closes a connection because it
+/// was idle may meet a request on its way, one that does nothing else would get the same request for ever.
+const REFUSALS_MAX: u8 = 3;
+
 /// A request under way.
 #[derive(Debug)]
 struct Stream {
@@ -46,6 +54,16 @@ enum Body {
     OfScript(Vec<u8>),
 }
 
+impl Body {
+    /// That of a request to a URL.
+    fn bytes<'b>(&'b self, url: u16, core: &Core<'b>) -> &'b [u8] {
+        match self {
+            Body::OfPlan => &core.plan.requests[usize::from(url)].block.body,
+            Body::OfScript(body) => body,
+        }
+    }
+}
+
 /// The state of a connection.
 #[derive(Debug)]
 pub(crate) struct Http2 {
@@ -58,6 +76,8 @@ pub(crate) struct Http2 {
     /// A header block of several frames.
     block: Vec<u8>,
     block_of: Option<(u32, u8)>,
+    /// The server's settings have come.
+    has_settings: bool,
     /// What the server allows.
     streams_max: u32,
     initial_window: i64,
@@ -80,8 +100,8 @@ impl Default for Http2 {
             decoder: Decoder::default(),
             block: Vec::new(),
             block_of: None,
-            // Nothing was said yet (section 6.5.2): as many as one likes.
-            streams_max: u32::MAX,
+            has_settings: false,
+            streams_max: STREAMS_AT_FIRST,
             initial_window: WINDOW_BYTES,
             frame_bytes_max: FRAME_BYTES_MAX,
             window: WINDOW_BYTES,
@@ -325,8 +345,8 @@ impl Http2 {
         if let Some(stream) = self.streams.iter_mut().find(|stream| stream.number == number) {
             match status {
                 // An interim response: the final one is still to come.
-                Some(100..200) => return Ok(()),
-                Some(status) if stream.status == 0 => stream.status = status,
+                Some(100..200) if flags & flag::END_STREAM == 0 => return Ok(()),
+                Some(status @ 200..1000) if stream.status == 0 => stream.status = status,
                 None if stream.status != 0 => head.clear(),
                 _ => return Err(protocol("a header block has no status, or one too many")),
             }
@@ -343,6 +363,14 @@ impl Http2 {
         // A stream that was given up is not there any more.
         let Some(at) = self.streams.iter().position(|stream| stream.number == number) else { return };
         let stream = self.streams.swap_remove(at);
+        if stream.sent < stream.body.bytes(stream.flight.url, core).len() {
+            // Otherwise the server would go on to wait for the rest, and the stream would stay one of those that it allows.
+            write_reset(number, ErrorCode::Cancel, &mut self.out);
+        }
+        if stream.status == 0 {
+            core.failed(connection, &stream.flight, &protocol("a body has no head"));
+            return;
+        }
         core.responded(&stream.flight, stream.status);
         if let Some(script) = core.script.as_mut().filter(|script| script.wants_responses()) {
             script.response(stream.status, &stream.shown.0, &stream.shown.1);
@@ -362,13 +390,14 @@ impl Http2 {
     fn goaway(&mut self, connection: u32, last: u32, reason: u32, core: &mut Core) {
         self.is_leaving = true;
         let unheard = self.streams.extract_if(.., |stream| stream.number > last).map(|stream| stream.flight);
-        if reason == ErrorCode::NoError as u32 {
-            self.queued.extend(unheard);
-            return;
-        }
         let failure = Failure::new(Kind::Stream, format!("the server ended the connection: {}", name(reason)));
-        for flight in unheard {
-            core.failed(connection, &flight, &failure);
+        for mut flight in unheard {
+            flight.refusals += u8::from(last == 0);
+            if reason == ErrorCode::NoError as u32 && flight.refusals <= REFUSALS_MAX {
+                self.queued.push(flight);
+            } else {
+                core.failed(connection, &flight, &failure);
+            }
         }
     }
 
@@ -376,6 +405,10 @@ impl Http2 {
         let (settings, []) = payload.as_chunks::<6>() else {
             return Err(protocol("settings are cut"));
         };
+        if !std::mem::replace(&mut self.has_settings, true) {
+            // What they do not say is without a limit.
+            self.streams_max = u32::MAX;
+        }
         for [a, b, c, d, e, f] in settings {
             let value = u32::from_be_bytes([*c, *d, *e, *f]);
             match u16::from_be_bytes([*a, *b]) {
@@ -413,10 +446,7 @@ impl Http2 {
 
 /// Appends as much of a request's body as the windows allow.
 fn push_body(stream: &mut Stream, window: &mut i64, frame_bytes_max: usize, core: &Core, out: &mut Vec<u8>) {
-    let body: &[u8] = match &stream.body {
-        Body::OfPlan => &core.plan.requests[usize::from(stream.flight.url)].block.body,
-        Body::OfScript(body) => body,
-    };
+    let body = stream.body.bytes(stream.flight.url, core);
     while stream.sent < body.len() {
         let allowed = (*window).min(stream.window).max(0);
         let len = (body.len() - stream.sent).min(frame_bytes_max).min(usize::try_from(allowed).unwrap_or(0));

@@ -2,7 +2,9 @@
 
 mod support;
 
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc;
 
 use support::Site;
 use support::load::{all_well, failures, report};
@@ -85,4 +87,82 @@ fn what_was_asked_for_is_told_and_secrets_are_not() {
     let headers = plan["headers"].to_string();
     assert!(headers.contains("X-A: 1") && headers.contains("Cookie: …"), "{headers}");
     assert!(!headers.contains("dG9t") && !headers.contains("session"), "{headers}");
+}
+
+/// Begins to serve each connection by its own words of HTTP/2, which come when something was asked; the answer is the URL, and what each
+/// client has said.
+fn http2_that_says(frames: &'static [u8]) -> (String, mpsc::Receiver<Vec<u8>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let url = format!("http://127.0.0.1:{}/", listener.local_addr().expect("bound").port());
+    let (said, heard) = mpsc::channel();
+    // It ends with the test's process.
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let asked = serve(&mut stream, frames);
+            if !asked.is_empty() && said.send(asked).is_err() {
+                return;
+            }
+        }
+    });
+    (url, heard)
+}
+
+fn serve(stream: &mut TcpStream, frames: &[u8]) -> Vec<u8> {
+    let (mut asked, mut piece) = (Vec::new(), [0; 4096]);
+    while let Ok(count @ 1..) = stream.read(&mut piece) {
+        if asked.is_empty() {
+            // A client that has seen enough closes.
+            let _ = stream.write_all(frames);
+        }
+        asked.extend_from_slice(&piece[..count]);
+    }
+    asked
+}
+
+#[test]
+fn http2_servers_that_end_each_connection_or_begin_with_a_body_end_no_run_late() {
+    // GOAWAY with NO_ERROR, which takes no stream.
+    let (url, _heard) =
+        http2_that_says(&[0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let gone = report(&["-c", "1", "-n", "3", "--http2", &url]);
+    assert_eq!((failures(&gone, "stream"), gone["failed"].as_u64()), (3, Some(3)), "{gone:#}");
+    // DATA with END_STREAM on stream 1, without a head.
+    let (url, _heard) = http2_that_says(&[0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1, b'x']);
+    let headless = report(&["-c", "1", "-n", "1", "--http2", &url]);
+    assert_eq!(
+        (failures(&headless, "malformed"), headless["result"]["responses"].as_u64()),
+        (1, Some(0)),
+        "{headless:#}"
+    );
+    // HEADERS whose status is 99.
+    let (url, _heard) =
+        http2_that_says(&[0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 4, 1, 5, 0, 0, 0, 1, 0x08, 0x02, b'9', b'9']);
+    let low = report(&["-c", "1", "-n", "1", "--http2", &url]);
+    assert_eq!(failures(&low, "malformed"), 1, "{low:#}");
+}
+
+#[test]
+fn a_response_ahead_of_the_end_of_its_request_ends_the_stream() {
+    // HEADERS with END_HEADERS and END_STREAM on stream 1: the status is 200.
+    let (url, heard) = http2_that_says(&[0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 1, 1, 5, 0, 0, 0, 1, 0x88]);
+    let site = Site::new("", "");
+    let body = site.dir.join("body");
+    std::fs::write(&body, vec![b'a'; 300_000]).expect("written");
+    let early = report(&["-c", "1", "-n", "1", "--http2", "-p", body.to_str().expect("text"), &url]);
+    all_well(&early, 1);
+    let asked = heard.recv_timeout(support::PATIENCE).expect("the request");
+    // RST_STREAM of stream 1 with CANCEL.
+    let reset = [0, 0, 4, 3, 0, 0, 0, 0, 1, 0, 0, 0, 8];
+    assert!(asked.windows(reset.len()).any(|window| window == reset), "the server would wait for the rest of the body");
+}
+
+#[test]
+fn no_more_streams_than_are_usual_begin_ahead_of_the_settings() {
+    // A server that says nothing at all.
+    let (url, heard) = http2_that_says(&[]);
+    let silent = report(&["-c", "1", "-n", "150", "--http2", "--streams", "150", "--timeout", "300ms", &url]);
+    assert_eq!(failures(&silent, "time-out"), 150, "{silent:#}");
+    let asked = heard.recv_timeout(support::PATIENCE).expect("the requests");
+    // HEADERS with END_HEADERS and END_STREAM, and the first half of the stream's number.
+    assert_eq!(asked.windows(4).filter(|window| *window == [1, 5, 0, 0]).count(), 100);
 }
