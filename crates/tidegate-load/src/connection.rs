@@ -34,6 +34,16 @@ enum Wire {
     Http2(Box<Http2>),
 }
 
+impl Wire {
+    /// Nothing is asked for.
+    fn is_idle(&self) -> bool {
+        match self {
+            Wire::Http1(http1) => http1.is_idle(),
+            Wire::Http2(http2) => http2.is_idle(),
+        }
+    }
+}
+
 /// One of the run's connections.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -168,7 +178,7 @@ impl Connection {
         let mut waiting = std::mem::take(&mut self.waiting).into_iter();
         while let Some(mut flight) = waiting.next() {
             if begins_here {
-                flight.start = core.now;
+                core.begin_again(&mut flight);
             }
             if let Err(failure) = self.send(flight, core) {
                 self.waiting.extend(waiting);
@@ -223,6 +233,8 @@ impl Connection {
             let count = match transport.read(buf) {
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                // Many servers close idle connections without TLS's farewell: nothing is cut by that.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof && self.wire.is_idle() => 0,
                 Err(error) => return Err(Failure::connected(&error)),
             };
             core.received(count);
@@ -284,11 +296,7 @@ impl Connection {
 
     /// Nothing is asked for on it.
     fn is_idle(&self) -> bool {
-        self.waiting.is_empty()
-            && match &self.wire {
-                Wire::Http1(http1) => http1.is_idle(),
-                Wire::Http2(http2) => http2.is_idle(),
-            }
+        self.waiting.is_empty() && self.wire.is_idle()
     }
 
     /// Looks for requests that have waited too long, and, when the run ends, for connections that are needed no more.

@@ -115,9 +115,17 @@ impl<'r> Core<'r> {
         Some(Flight { start, sent: self.now, url, refusals: 0 })
     }
 
-    /// A script has put further requests into one message: they count too.
-    pub(crate) fn begin_more(&mut self, count: u64) {
-        if self.now >= self.shared.measured_from {
+    /// A request begins now, since its connection stands; one of the warm-up stays one.
+    pub(crate) fn begin_again(&self, flight: &mut Flight) {
+        let is_counted = |time: Instant| time >= self.shared.measured_from;
+        if is_counted(flight.start) == is_counted(self.now) {
+            flight.start = self.now;
+        }
+    }
+
+    /// A script has put further requests into the message of one that was begun: they count too.
+    pub(crate) fn begin_more(&mut self, start: Instant, count: u64) {
+        if start >= self.shared.measured_from {
             self.shared.take(count);
         }
     }

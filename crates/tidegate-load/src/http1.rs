@@ -56,6 +56,7 @@ impl Http1 {
     pub(crate) fn send(&mut self, transport: &mut Transport, mut flight: Flight, core: &mut Core) -> io::Result<()> {
         let request = &core.plan.requests[usize::from(flight.url)];
         flight.sent = core.now;
+        let start = flight.start;
         self.flight = Some(flight);
         self.pending = 1;
         self.to_head = request.to_head;
@@ -70,7 +71,7 @@ impl Http1 {
         self.script_heads.extend(message.to_heads());
         self.pending = self.script_heads.len() as u32;
         let sent = transport.send(message.text());
-        core.begin_more(u64::from(self.pending.saturating_sub(1)));
+        core.begin_more(start, u64::from(self.pending.saturating_sub(1)));
         sent
     }
 

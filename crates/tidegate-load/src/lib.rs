@@ -99,12 +99,13 @@ fn work(options: &Options) -> Result<bool, String> {
     } else {
         print(&report::text(&plan, &results, options.latency))?;
     }
-    if let Some(file) = &options.hdr {
-        write_histogram(file, &results).map_err(|error| format!("{}: {error}", file.display()))?;
-    }
+    let written = options.hdr.as_ref().map_or(Ok(()), |file| {
+        write_histogram(file, &results).map_err(|error| format!("{}: {}", file.display(), failure::plain(&error)))
+    });
     if let Some(script) = script {
         end_script(script, &mut results)?;
     }
+    written?;
     let all = &results.tally.all;
     Ok(all.responses > 0 && results.tally.failures.total() == 0 && all.error_statuses() == 0)
 }

@@ -38,7 +38,7 @@ pub(crate) struct Options {
     #[arg(short, long, value_name = "N", default_value = "10", value_parser = units::count, help_heading = "Load")]
     pub(crate) connections: u64,
     /// How long [default: 10s, unless -n is given]
-    #[arg(short, long, value_name = "TIME", value_parser = units::time, help_heading = "Load")]
+    #[arg(short, long, value_name = "TIME", value_parser = units::span, help_heading = "Load")]
     pub(crate) duration: Option<Duration>,
     /// How many requests
     #[arg(short = 'n', long, value_name = "N", value_parser = units::count, help_heading = "Load")]
@@ -54,7 +54,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::time, help_heading = "Load")]
     pub(crate) warm_up: Duration,
     /// A request without its whole response after this time has failed
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::time, help_heading = "Load")]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::span, help_heading = "Load")]
     pub(crate) timeout: Duration,
 
     /// Method of the requests [default: GET, or POST with a body]

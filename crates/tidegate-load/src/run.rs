@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     /// Requests that may still begin, where they are counted.
     left: Option<AtomicU64>,
     stopped: AtomicBool,
+    /// A script cannot go on: no thread begins a further request.
+    given_up: AtomicBool,
     /// Threads that have not come to their end.
     running: AtomicUsize,
     /// Seconds that the threads have handed over, all together.
@@ -48,6 +50,7 @@ impl Shared {
             end: plan.duration.map(|duration| measured_from + duration),
             left: plan.number.map(AtomicU64::new),
             stopped: AtomicBool::new(false),
+            given_up: AtomicBool::new(false),
             running: AtomicUsize::new(plan.threads),
             handed_over: AtomicU64::new(0),
             outboxes: (0..plan.threads).map(|_| Mutex::new(Tally::new(plan.urls.len()))).collect(),
@@ -66,6 +69,16 @@ impl Shared {
     #[inline]
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Ends the run for all threads, once the requests under way have ended.
+    pub(crate) fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a thread has given up.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed)
     }
 
     /// Takes what a thread has counted in so many seconds.
@@ -144,7 +157,7 @@ const FINISHED: Token = Token(1);
 /// # Errors
 /// A sentence for the user.
 pub(crate) fn run(plan: &Plan, scripts: Vec<Script>, live: &mut Live) -> Result<Results, String> {
-    raise_limit();
+    raise_limit(plan)?;
     let fault = |error: io::Error| format!("the run cannot begin: {error}");
     // Blocked before the threads begin, which inherit that: the signals come here.
     let mut signals = SigSet::empty();
@@ -299,12 +312,30 @@ impl Second {
     }
 }
 
+/// Descriptors of the run itself, and of each thread's loop.
+const FILES: u64 = 16;
+const FILES_OF_THREAD: u64 = 3;
+
 /// Lets the process have as many descriptors as it may.
-fn raise_limit() {
-    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // Without it fewer connections come about, and the report says so.
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+///
+/// # Errors
+/// Those are fewer than the connections need: most of what such a run counts would be its own failures.
+fn raise_limit(plan: &Plan) -> Result<(), String> {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return Ok(()) };
+    let limit = if setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft };
+    let connections = plan.connections as u64;
+    // No more are opened than there are requests, unless they stand by for a rate, or others come before.
+    let opened = match plan.number {
+        Some(number) if plan.rate.is_none() && plan.warm_up.is_zero() => number.min(connections),
+        _ => connections,
+    };
+    let needed = opened + plan.threads as u64 * FILES_OF_THREAD + FILES;
+    if needed > limit {
+        return Err(format!(
+            "{connections} connections need {needed} open files, but this process may have {limit}: `ulimit -Hn` tells the limit"
+        ));
     }
+    Ok(())
 }
 
 fn processor_time() -> (Duration, Duration) {

@@ -34,6 +34,14 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Reads a time that is not 0, for which nothing could happen.
+///
+/// # Errors
+/// A sentence for the user.
+pub(crate) fn span(text: &str) -> Result<Duration, String> {
+    time(text).and_then(|span| if span.is_zero() { Err("expected a time longer than 0".to_owned()) } else { Ok(span) })
+}
+
 /// Reads a rate: requests a second, with the units of [`count`]; it may be below one.
 ///
 /// # Errors
@@ -97,6 +105,10 @@ mod tests {
         assert_eq!(time("20us"), Ok(Duration::from_micros(20)));
         for bad in ["", "s", "-1s", "1d", "10000h", "1 s", "inf"] {
             assert!(time(bad).is_err(), "{bad}");
+        }
+        assert_eq!((time("0"), span("1us")), (Ok(Duration::ZERO), Ok(Duration::from_micros(1))));
+        for bad in ["0", "0ms", "0.0000000001", "-1"] {
+            assert!(span(bad).is_err(), "{bad}");
         }
         assert_eq!(rate("0.5"), Ok(0.5));
         assert_eq!(rate("10k"), Ok(10_000.0));

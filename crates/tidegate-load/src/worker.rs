@@ -237,7 +237,11 @@ impl<'r> Worker<'r> {
 
     fn is_done(&mut self) -> bool {
         let core = &mut self.core;
-        if self.shared.end.is_some_and(|end| core.now >= end) || core.script.as_ref().is_some_and(Script::has_stopped) {
+        if core.script.as_ref().is_some_and(|script| script.fault().is_some()) {
+            self.shared.give_up();
+        }
+        let is_over = self.shared.end.is_some_and(|end| core.now >= end) || self.shared.is_given_up();
+        if is_over || core.script.as_ref().is_some_and(Script::has_stopped) {
             core.is_ending = true;
         }
         (core.is_ending && core.in_flight == 0) || self.shared.is_stopped()

@@ -449,6 +449,8 @@ fn wrong_commands_say_what_is_wrong() {
         (&["-s", "/nowhere/file", "http://127.0.0.1:1/"], "connection refused"),
         (&["-d", "soon", "http://a/"], "expected a time"),
         (&["-c", "0", "http://a/"], "expected a number"),
+        (&["-d", "0", "http://a/"], "longer than 0"),
+        (&["--timeout", "0ms", "http://a/"], "longer than 0"),
         (&["--streams", "2", "http://a/"], "--http2"),
         (&["http://nowhere.invalid/"], "no address of nowhere.invalid"),
     ] {

@@ -4,10 +4,11 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::process::Command;
 use std::sync::mpsc;
 
-use support::Site;
-use support::load::{all_well, failures, report};
+use support::load::{all_well, failures, load, report};
+use support::{Site, binary, output};
 
 fn site(server: &str) -> Site {
     let mut site = Site::new("worker_processes 1;", server);
@@ -87,6 +88,37 @@ fn what_was_asked_for_is_told_and_secrets_are_not() {
     let headers = plan["headers"].to_string();
     assert!(headers.contains("X-A: 1") && headers.contains("Cookie: …"), "{headers}");
     assert!(!headers.contains("dG9t") && !headers.contains("session"), "{headers}");
+}
+
+#[test]
+fn a_script_that_fails_in_one_thread_ends_the_run() {
+    let site = site("location / { return 200 hello; }");
+    let script = site.dir.join("script.lua");
+    let text = "local threads = 0 function setup(thread) threads = threads + 1 thread:set('id', threads) end \
+                local sent = 0 function request() sent = sent + 1 \
+                if id == 2 and sent == 5 then error('the second is ill') end return wrk.format() end";
+    std::fs::write(&script, text).expect("written");
+    let url = format!("http://127.0.0.1:{}/", site.port);
+    let run = load(&["-q", "-d", "10m", "-t", "3", "-c", "3", "-s", script.to_str().expect("text"), &url]);
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.code() == Some(1) && said.contains("the second is ill"), "{said}");
+    assert!(String::from_utf8_lossy(&run.stdout).contains("200: "), "what there is was reported");
+}
+
+#[test]
+fn more_connections_than_open_files_are_refused_ahead_of_the_run() {
+    let site = site("location / { return 200 hello; }");
+    let url = format!("http://127.0.0.1:{}/", site.port);
+    let limited = |arguments: &str| {
+        let program = binary().get_program().to_string_lossy().into_owned();
+        output(Command::new("sh").args(["-c", &format!("ulimit -n 64; exec {program} load -q {arguments} {url}")]))
+    };
+    let refused = limited("-c 100 -d 1s");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.contains("this process may have 64"), "{said}");
+    // Of a hundred connections five are opened.
+    let few = limited("-c 100 -n 5");
+    assert!(few.status.success(), "{}", String::from_utf8_lossy(&few.stderr));
 }
 
 /// Begins to serve each connection by its own words of HTTP/2, which come when something was asked; the answer is the URL, and what each
