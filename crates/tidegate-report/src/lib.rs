@@ -2,7 +2,7 @@
 //!
 //! `cargo xtask report` and `tidegate report` are this with their own ways to a binary. Reading order: [`matrix`] says what is
 //! measured, [`stacks`] by whom; [`run`] starts and measures, with [`services`] (and [`mariadb`]) behind the servers, a [`load`] in front of them and
-//! what the kernel tells ([`usage`], [`machine`]); [`points`] keeps the figures, [`stats`] compares them, [`page`] draws;
+//! what the kernel tells ([`usage`], [`machine`]); `interrupt` ends it all; [`points`] keeps the figures, [`stats`] compares them, [`page`] draws;
 //! [`seeds`] are figures of others; [`floor`] is the server below which none gets, [`lookups`] the load where there is no HTTP.
 //!
 //! It knows nothing of how Tidegate works: to it, the binary is one program among others.
@@ -11,6 +11,7 @@
 
 mod client;
 pub mod floor;
+mod interrupt;
 pub mod load;
 pub mod lookups;
 pub mod machine;

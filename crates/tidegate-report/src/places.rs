@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::{env, fs, process};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use std::{env, fs, process, thread};
 
 /// The first program of that name on `PATH` or in the system's `sbin` directories, which a user's `PATH` often lacks.
 pub fn program(name: &str) -> Option<PathBuf> {
@@ -26,6 +28,23 @@ pub fn versioned_program(name: &str) -> Option<PathBuf> {
         .map(|entry| entry.path())
 }
 
+/// The scratch directories that there are, for [`remove_all`].
+static SCRATCHES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Removes all scratch directories, whose owners will not come to it.
+pub(crate) fn remove_all() {
+    /// How often it is tried: a process that was killed just now may still write.
+    const TRIES: u32 = 20;
+    for path in SCRATCHES.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for _ in 0..TRIES {
+            if fs::remove_dir_all(path).is_ok() || !path.exists() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
 /// A directory of this run below the system's temporary directory, removed when dropped.
 pub struct Scratch {
     path: PathBuf,
@@ -42,6 +61,9 @@ impl Scratch {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = env::temp_dir().join(format!("tidegate-{label}-{}-{number}", process::id()));
         fs::create_dir_all(&path).map_err(|e| format!("cannot create {}: {e}", path.display()))?;
+        if !keep {
+            SCRATCHES.lock().unwrap_or_else(PoisonError::into_inner).push(path.clone());
+        }
         Ok(Scratch { path, keep })
     }
 
@@ -56,6 +78,7 @@ impl Drop for Scratch {
         if !self.keep {
             // Nothing depends on it: a leftover in the temporary directory is only untidy.
             let _ = fs::remove_dir_all(&self.path);
+            SCRATCHES.lock().unwrap_or_else(PoisonError::into_inner).retain(|path| *path != self.path);
         }
     }
 }

@@ -1,13 +1,14 @@
 //! The run: finds the stacks, starts those of a work, and measures them in turns until each point has its rounds.
 
 use crate::client;
+use crate::interrupt;
 use crate::load::{self, Ask, Generator, Generators, Load};
 use crate::machine::{self, Cores, Ticks};
 use crate::matrix::{Service, WORKS, Work};
 use crate::options::Options;
 use crate::places::Scratch;
 use crate::points::{Key, PartUse, Participant, Point, Run, Sample, Store};
-use crate::process::POLL;
+use crate::process::{Group, POLL, lead_group};
 use crate::progress::Progress;
 use crate::services::{self, Services};
 use crate::stacks::{Door, Found, Part, Ports, Route, STACKS, Setup, Side, Stack, Tools};
@@ -77,6 +78,7 @@ pub fn run(options: &Options, tools: &Tools, out: &Path) -> Result<bool, String>
         println!("left out: {sentence}");
     }
     raise_file_limit();
+    interrupt::watch()?;
     let measuring = Measuring { options, tools, generators: &generators, store: &store, cores: options.cores() };
     measuring.all(&plan)?;
     crate::page::write(&store, out)?;
@@ -433,10 +435,12 @@ fn measure(
     let mut parts: Vec<_> = live.parts.iter().map(|part| (part.name, part.pid())).collect();
     parts.extend(planned.route.uses.iter().filter_map(|service| services.part(*service)));
     let mut command = generator.command(ask)?;
+    lead_group(&mut command);
     let before: Vec<Snapshot> = parts.iter().map(|(_, pid)| Snapshot::of(*pid)).collect();
     let ticks = Ticks::of(server_cores);
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let child = child.map_err(|e| format!("cannot run {:?}: {e}", command.get_program()))?;
+    let _group = Group::of(&child);
     // In the middle of the load memory is what it is under load.
     thread::sleep(ask.time / 2);
     let memory_free_bytes = machine::memory_available();

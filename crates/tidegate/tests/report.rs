@@ -3,11 +3,13 @@
 mod support;
 
 use std::fs;
-use std::path::Path;
-use std::process::Output;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
-use support::{Site, binary};
+use support::{Site, binary, eventually};
 
 fn report(out: &Path, arguments: &[&str]) -> Output {
     let mut command = binary();
@@ -83,4 +85,36 @@ fn points_are_listed_and_a_name_that_none_has_is_an_error() {
     let none = report(&out, &["--only", "no such point"]);
     assert!(!none.status.success());
     assert!(String::from_utf8_lossy(&none.stderr).contains("no point has that name"), "{none:?}");
+}
+
+/// The directories in which processes work that is below another one.
+fn at_work_below(dir: &Path) -> Vec<PathBuf> {
+    let processes = fs::read_dir("/proc").expect("a directory").flatten();
+    let places = processes.filter_map(|entry| fs::read_link(entry.path().join("cwd")).ok());
+    places.filter(|place| place.starts_with(dir)).collect()
+}
+
+#[test]
+fn interrupted_it_leaves_nothing_behind() {
+    let site = Site::new("", "");
+    let [out, scratch, programs] = ["report", "scratch", "programs"].map(|name| site.dir.join(name));
+    // Only what this point needs: to look for drivers and to build for other stacks takes its time.
+    for dir in [&scratch, &programs] {
+        fs::create_dir_all(dir).expect("made");
+    }
+    for program in ["taskset", "true"] {
+        std::os::unix::fs::symlink(format!("/usr/bin/{program}"), programs.join(program)).expect("linked");
+    }
+    let mut command = binary();
+    command.env("PATH", &programs).env("TMPDIR", &scratch).arg("report").arg("--out").arg(&out);
+    command.args(["--only", "static-13/tidegate-embedded/-/32", "--seconds", "600"]);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("begun");
+    // The server, and below it another process, which the kernel does not end with the report.
+    eventually("the stack runs", || (at_work_below(&scratch).len() >= 2).then_some(()));
+    kill(Pid::from_raw(child.id().try_into().expect("a process number")), Signal::SIGINT).expect("delivered");
+    let output = support::finish(child);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(130) && said.contains("interrupted: the same command goes on"), "{said}");
+    eventually("all that was started has ended", || at_work_below(&scratch).is_empty().then_some(()));
+    assert_eq!(fs::read_dir(&scratch).expect("a directory").count(), 0, "scratch directories");
 }
