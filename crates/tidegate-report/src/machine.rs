@@ -21,6 +21,24 @@ impl Cores {
         Cores::of(count)
     }
 
+    /// Whether a program can be put on them here.
+    ///
+    /// # Errors
+    /// A sentence for the user.
+    pub fn check(&self) -> Result<(), String> {
+        for (name, cores) in [("servers", &self.servers), ("load", &self.load)] {
+            let output = Command::new("taskset").args(["-c", cores, "true"]).output();
+            let output = output.map_err(|e| format!("taskset, of util-linux, cannot be run: {e}"))?;
+            if !output.status.success() {
+                let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+                return Err(format!(
+                    "the cores {cores} are not there for the {name} (--server-cores, --load-cores): {words}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     fn of(count: usize) -> Cores {
         if count < 2 {
             return Cores { servers: "0".to_owned(), load: "0".to_owned() };
@@ -132,6 +150,15 @@ mod tests {
         }
         assert_eq!(cores("0-2,5", "").servers_count(), 4);
         assert_eq!(cores("x", "").servers_count(), 1);
+    }
+
+    #[test]
+    fn cores_that_are_not_there_are_named() {
+        let cores = |servers: &str| Cores { servers: servers.to_owned(), load: Cores::usual().load };
+        for wrong in ["x", "4095", ""] {
+            let refusal = cores(wrong).check().err().unwrap_or_default();
+            assert!(refusal.contains("for the servers"), "{wrong:?}: {refusal}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::machine::Cores;
 use crate::matrix::Size;
 use crate::{floor, lookups};
+use clap::builder::RangedU64ValueParser;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,10 +18,10 @@ pub struct Options {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Rounds of each point; the servers take turns
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1000))]
     pub rounds: usize,
     /// Seconds of a round; works that wait take longer ones
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub seconds: u64,
     /// Points whose names have this in them, WORK/STACK/PATH/CLIENTS; may be given several times
     #[arg(long, value_name = "TEXT")]
@@ -80,9 +81,10 @@ impl Options {
         self.only.is_empty() || self.only.iter().any(|text| name.contains(text.as_str()))
     }
 
-    /// The directories of `--lua-lib`.
+    /// The directories of `--lua-lib`. A server that looks into them works in a directory of its own.
     #[must_use]
     pub fn lua_libs(&self) -> Vec<PathBuf> {
-        self.lua_lib.iter().flat_map(|dirs| std::env::split_paths(dirs).collect::<Vec<_>>()).collect()
+        let dirs = self.lua_lib.iter().flat_map(|dirs| std::env::split_paths(dirs).collect::<Vec<_>>());
+        dirs.map(|dir| std::path::absolute(&dir).unwrap_or(dir)).collect()
     }
 }

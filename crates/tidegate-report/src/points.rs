@@ -3,7 +3,7 @@
 use crate::machine::Cores;
 use crate::matrix::Size;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 /// Which point it is: a work, done by a stack in one of its ways, for so many clients.
@@ -179,6 +179,24 @@ impl Store {
         Ok(Store { dir: dir.to_owned() })
     }
 
+    /// Keeps other reports from measuring into the directory, as long as the file is open.
+    ///
+    /// # Errors
+    /// When one does so already, or the file cannot be made.
+    pub fn lock(&self) -> Result<File, String> {
+        let path = self.dir.join("lock");
+        let failed = |e: std::io::Error| format!("{}: {e}", path.display());
+        let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => Ok(file),
+            Err(TryLockError::WouldBlock) => Err(format!(
+                "another report measures into {}: each would spoil the other's figures",
+                self.dir.display()
+            )),
+            Err(TryLockError::Error(e)) => Err(failed(e)),
+        }
+    }
+
     /// The run whose points are here.
     ///
     /// # Errors
@@ -342,6 +360,17 @@ pub(crate) mod tests {
         again.clear().expect("cleared");
         assert_eq!(again.points().expect("points"), []);
         assert!(again.run().is_err());
+    }
+
+    #[test]
+    fn one_report_at_a_time_measures_into_a_directory() {
+        let scratch = Scratch::new("points", false).expect("a directory");
+        let store = Store::open(scratch.path()).expect("a store");
+        let held = store.lock().expect("nobody else");
+        let refusal = Store::open(scratch.path()).expect("a store").lock().err().unwrap_or_default();
+        assert!(refusal.starts_with("another report measures into "), "{refusal}");
+        drop(held);
+        store.lock().expect("it is over");
     }
 
     #[test]

@@ -56,6 +56,9 @@ struct Field {
 /// # Errors
 /// When nothing can be measured at all, or files cannot be written.
 pub fn run(options: &Options, tools: &Tools, out: &Path) -> Result<bool, String> {
+    if options.render && !out.join("run.json").is_file() {
+        return Err(format!("{} has no points of a report: --out names its directory", out.display()));
+    }
     let store = Store::open(out)?;
     if options.render {
         return crate::page::write(&store, out).map(|()| true);
@@ -70,6 +73,9 @@ pub fn run(options: &Options, tools: &Tools, out: &Path) -> Result<bool, String>
         list(&plan, &field);
         return Ok(true);
     }
+    let cores = options.cores();
+    cores.check()?;
+    let _lock = store.lock()?;
     if options.fresh {
         store.clear()?;
     }
@@ -79,7 +85,7 @@ pub fn run(options: &Options, tools: &Tools, out: &Path) -> Result<bool, String>
     }
     raise_file_limit();
     interrupt::watch()?;
-    let measuring = Measuring { options, tools, generators: &generators, store: &store, cores: options.cores() };
+    let measuring = Measuring { options, tools, generators: &generators, store: &store, cores };
     measuring.all(&plan)?;
     crate::page::write(&store, out)?;
     println!("{}", out.join("report.html").display());
@@ -234,7 +240,7 @@ impl Measuring<'_> {
                 continue;
             }
             if services.is_none() {
-                services = Some(Services::start(&wanted, &self.cores.servers)?);
+                services = Some(Services::start(&wanted, &self.cores.servers));
             }
             if let Some(services) = &services {
                 self.work(&points, services, &mut progress)?;
@@ -264,7 +270,9 @@ impl Measuring<'_> {
             let outcome = self.ready(planned, services, &mut lives);
             if let Err(problem) = outcome {
                 failed.push(planned.key());
+                let rounds = self.rounds_left(&planned.key()) as u32;
                 self.fail(planned, problem)?;
+                progress.advance(rounds * self.time(planned), &planned.key().name());
             }
         }
         for _ in 0..self.options.rounds {
@@ -417,7 +425,8 @@ impl Measuring<'_> {
                 rounds.push(sample);
                 None
             }
-            Err(problem) => Some(problem),
+            // Of a server that has ended in the middle, say.
+            Err(problem) => Some(format!("{problem}{}", services::last_words(live.scratch.path()))),
         };
         self.store.save(&Point { key, command, seconds: ask.time.as_secs(), rounds, problem })
     }
@@ -523,6 +532,13 @@ mod tests {
             ["static-13/floor/-/1", "static-13/tidegate-embedded/-/1", "static-13/node/-/1", "static-13/floor/-/2"]
         );
         assert_eq!(plan.len(), 30);
+    }
+
+    #[test]
+    fn directories_of_libraries_are_found_from_anywhere() {
+        let here = std::env::current_dir().expect("a directory");
+        let dirs = options(&["--lua-lib", "lua-resty-mysql/lib:/usr/share/lua"]).lua_libs();
+        assert_eq!(dirs, [here.join("lua-resty-mysql/lib"), "/usr/share/lua".into()]);
     }
 
     #[test]

@@ -36,33 +36,20 @@ struct Running {
 }
 
 impl Services {
-    /// Starts what can be started; what is missing is noted.
-    ///
-    /// # Errors
-    /// When a service that is installed does not answer; holds its last words.
-    pub fn start(wanted: &[Service], cores: &str) -> Result<Services, String> {
+    /// Starts what can be started; what is missing or does not answer is noted, with its last words.
+    #[must_use]
+    pub fn start(wanted: &[Service], cores: &str) -> Services {
         let mut services = Services { running: Vec::new(), missing: Vec::new() };
         for &service in wanted {
-            if let Err(problem) = check(service) {
-                services.missing.push((service, problem));
-                continue;
+            match check(service).and_then(|()| Running::start(service, cores)) {
+                Ok(running) => services.running.push(running),
+                Err(problem) => {
+                    println!("{service:?}: {problem}");
+                    services.missing.push((service, problem));
+                }
             }
-            let scratch = Scratch::new("report", false)?;
-            let port = free_port();
-            let mut process = match service {
-                Service::MariaDb => spawn_mariadb(scratch.path(), port, cores, &[])?,
-                Service::Memcached => spawn_memcached(scratch.path(), port, cores)?,
-                Service::Redis => spawn_redis(scratch.path(), port, cores)?,
-            };
-            wait_for_port(&mut process, port, scratch.path())?;
-            match service {
-                Service::MariaDb => fill(scratch.path())?,
-                Service::Redis => fill_redis(scratch.path(), port)?,
-                Service::Memcached => {}
-            }
-            services.running.push(Running { service, process, port, _scratch: scratch });
         }
-        Ok(services)
+        services
     }
 
     /// Where a service listens; `None` if it is missing.
@@ -82,6 +69,26 @@ impl Services {
     #[must_use]
     pub fn why_missing(&self, service: Service) -> Option<&str> {
         self.missing.iter().find(|(missing, _)| *missing == service).map(|(_, reason)| reason.as_str())
+    }
+}
+
+impl Running {
+    /// Starts a service that is installed, and fills it.
+    fn start(service: Service, cores: &str) -> Result<Running, String> {
+        let scratch = Scratch::new("report", false)?;
+        let port = free_port();
+        let mut process = match service {
+            Service::MariaDb => spawn_mariadb(scratch.path(), port, cores, &[])?,
+            Service::Memcached => spawn_memcached(scratch.path(), port, cores)?,
+            Service::Redis => spawn_redis(scratch.path(), port, cores)?,
+        };
+        wait_for_port(&mut process, port, scratch.path())?;
+        match service {
+            Service::MariaDb => fill(scratch.path())?,
+            Service::Redis => fill_redis(scratch.path(), port)?,
+            Service::Memcached => {}
+        }
+        Ok(Running { service, process, port, _scratch: scratch })
     }
 }
 
@@ -174,7 +181,7 @@ pub fn last_words(dir: &Path) -> String {
 /// Starts a MariaDB with the schema `world`, with settings besides those of the service.
 ///
 /// # Errors
-/// As [`Services::start`].
+/// When it does not start or answer; holds its last words.
 pub(crate) fn start_mariadb(dir: &Path, port: u16, cores: &str, settings: &[String]) -> Result<Process, String> {
     let mut process = spawn_mariadb(dir, port, cores, settings)?;
     wait_for_port(&mut process, port, dir)?;

@@ -87,6 +87,24 @@ fn points_are_listed_and_a_name_that_none_has_is_an_error() {
     assert!(String::from_utf8_lossy(&none.stderr).contains("no point has that name"), "{none:?}");
 }
 
+#[test]
+fn wrong_commands_say_what_is_wrong() {
+    let site = Site::new("", "");
+    let out = site.dir.join("report");
+    for (arguments, expected) in [
+        (&["--render"][..], "has no points of a report"),
+        (&["--rounds", "0"], "0 is not in 1..=1000"),
+        (&["--seconds", "0"], "0 is not in 1..=3600"),
+        (&["--only", "static-13/floor/", "--server-cores", "4095"], "the cores 4095 are not there for the servers"),
+        (&["--only", "static-13/floor/", "--load-cores", "first"], "the cores first are not there for the load"),
+    ] {
+        let output = report(&out, arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(expected), "{arguments:?}: {said}");
+        assert!(!out.join("run.json").exists(), "{arguments:?} began a run");
+    }
+}
+
 /// The directories in which processes work that is below another one.
 fn at_work_below(dir: &Path) -> Vec<PathBuf> {
     let processes = fs::read_dir("/proc").expect("a directory").flatten();

@@ -62,8 +62,9 @@ pub(super) fn about(report: &Report) -> Vec<String> {
         ),
         format!(
             "Each figure is the median of {rounds} rounds of {} s (works that wait have longer ones), in which the stacks took turns; the \
-             spread is that of the middle half of them. Where the spread of one of two is wider than their difference there is no \
-             difference; in the plots such a point is hollow. The black line is a server that does nothing: it waits for requests, \
+             spread is that of the middle half of them. Where the spread of one of two is wider than their difference, the \
+             difference is less than two in a hundred, or there are less than three rounds, it is no difference; in the plots such a point is \
+             hollow. The black line is a server that does nothing: it waits for requests, \
              and writes answers that were made before.",
             run.seconds
         ),
@@ -73,7 +74,7 @@ pub(super) fn about(report: &Report) -> Vec<String> {
 /// What is not in the report, a sentence each.
 pub(super) fn absent(report: &Report) -> Vec<String> {
     let left_out = report.run.left_out.iter().map(|sentence| format!("Left out: {sentence}."));
-    let failed = report.problems.iter().map(|(name, problem)| format!("No figures: {name}: {problem}."));
+    let failed = report.problems.iter().map(|problem| format!("{problem}."));
     left_out.chain(failed).collect()
 }
 

@@ -11,8 +11,8 @@ pub struct Report {
     pub run: Run,
     /// In the order of the matrix.
     pub chapters: Vec<Chapter>,
-    /// Points without figures, with the reason.
-    pub problems: Vec<(String, String)>,
+    /// Sentences about points whose rounds, all or some, have no figures.
+    pub problems: Vec<String>,
 }
 
 /// A work with its series.
@@ -136,7 +136,10 @@ impl Report {
     pub fn of(run: Run, points: Vec<Point>) -> Report {
         // What a server has said besides stands in the point's file.
         let first_line = |text: &str| text.lines().next().unwrap_or_default().to_owned();
-        let problem = |point: &Point| Some((point.key.name(), first_line(point.problem.as_ref()?)));
+        let problem = |point: &Point| {
+            let what = if point.rounds.is_empty() { "No figures" } else { "The last round has no figures" };
+            Some(format!("{what}: {}: {}", point.key.name(), first_line(point.problem.as_ref()?)))
+        };
         let problems = points.iter().filter_map(problem).collect();
         let chapters = WORKS.iter().filter_map(|work| chapter(work, &points)).collect();
         Report { run, chapters, problems }

@@ -1,6 +1,7 @@
 //! Tables, for both pages.
 
 use super::model::{Cell, Chapter, Measure, Report, Series};
+use crate::machine::Cores;
 use crate::seeds;
 
 /// Cells of text.
@@ -43,8 +44,8 @@ pub(super) fn figures(chapter: &Chapter) -> Table {
 fn row(chapter: &Chapter, series: &Series, cell: &Cell) -> Vec<String> {
     let beside = match chapter.our_best(cell.clients) {
         Some(_) if chapter.is_no_different(series, cell, Measure::Rate) => "no difference".to_owned(),
-        Some(best) => format!("{:.2} x", cell.rate.median / best.rate.median),
-        None => String::new(),
+        Some(best) if best.rate.median > 0.0 => format!("{:.2} x", cell.rate.median / best.rate.median),
+        _ => String::new(),
     };
     let voluntary = cell.median(|sample| sample.switches().0);
     let involuntary = cell.median(|sample| sample.switches().1);
@@ -123,10 +124,23 @@ pub(super) fn commands(report: &Report, chapter: &Chapter) -> Table {
         let name = cell.point.key.name();
         // A path may have blanks in its name.
         let quoted = if name.contains(' ') { format!("'{name}'") } else { name.clone() };
-        let again = format!("{} --matrix full --out again --only {quoted}", report.run.command);
+        let again = format!("{} --matrix full --out again --only {quoted}{}", report.run.command, options(report));
         table.rows.push(vec![name, again, cell.point.command.clone()]);
     }
     table
+}
+
+/// Options of the run that are not the usual ones of this machine.
+fn options(report: &Report) -> String {
+    let mut options = String::new();
+    if report.run.seconds != 1 {
+        options += &format!(" --seconds {}", report.run.seconds);
+    }
+    let (cores, usual) = (&report.run.cores, Cores::usual());
+    if *cores != usual {
+        options += &format!(" --server-cores {} --load-cores {}", cores.servers, cores.load);
+    }
+    options
 }
 
 /// Who took part.

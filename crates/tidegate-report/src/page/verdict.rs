@@ -44,7 +44,8 @@ fn beside(chapter: &Chapter, ours: &Series, peer: &Series) -> Option<String> {
         let worse = chapter.clients.iter().filter_map(|&clients| {
             let (ours, peer) = (ours.cell(clients)?, peer.cell(clients)?);
             let ratio = ours.figure(measure).median / peer.figure(measure).median;
-            ours.is_worse_than(peer, measure).then_some((clients, ratio))
+            // A peer whose figure is 0, of CPU time after it was started again say, was not measured.
+            (ours.is_worse_than(peer, measure) && ratio.is_finite()).then_some((clients, ratio))
         });
         let worse: Vec<(usize, f64)> = worse.collect();
         // The worst of them stands for the others.
