@@ -56,6 +56,11 @@ impl Change {
 /// # Errors
 /// When a commit is not there or cannot be built.
 pub(super) fn run(options: &Options, commit: &str) -> Result<bool, String> {
+    // Ahead of two builds and an hour of measuring.
+    let directory_of = |page: &Path| page.parent().filter(|dir| !dir.as_os_str().is_empty()).map(Path::to_owned);
+    if let Some(missing) = options.page.as_deref().and_then(directory_of).filter(|dir| !dir.is_dir()) {
+        return Err(format!("the page cannot be written: there is no directory {}", missing.display()));
+    }
     let (before, now) = (Commit::find(commit)?, Commit::find(&options.of)?);
     if before.id == now.id {
         return Err(format!("{commit} and {} are the same commit", options.of));
