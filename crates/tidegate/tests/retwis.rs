@@ -216,6 +216,8 @@ fn forms_that_nobody_was_given_do_nothing() {
         ("/post", "text=++%00%0A"),
         ("/post", "text=%FF"),
         ("/post", &*format!("text={}", "%C3%A9".repeat(281))),
+        // Blanks that are looked through again and again.
+        ("/post", &*format!("text=x{}x", "+".repeat(16_000))),
         ("/follow", "name=ann"),
         ("/register", "name=e+v+e&password=secret+of+eve"),
         ("/register", "name=eve&password=short"),

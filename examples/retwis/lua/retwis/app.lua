@@ -124,7 +124,8 @@ end
 
 -- UTF-8 without control characters, and how many characters there are; nil for anything else.
 local function clean(text)
-    if not ngx.re.find(text, "^", "jou") then
+    -- Eight bytes a character are more than any has, with blanks around. How long the patterns below take grows faster than the text.
+    if #text > 8 * POST_MAX or not ngx.re.find(text, "^", "jou") then
         return nil
     end
     text = text:gsub("[%z\1-\31\127]+", " "):gsub("^ +", ""):gsub(" +$", "")
@@ -250,7 +251,7 @@ end
 -- A page of another site may not send forms here. Browsers say where a form comes from.
 local function is_own_page()
     local origin = ngx.var.http_origin
-    return not origin or origin == ngx.var.scheme .. "://" .. ngx.var.http_host
+    return not origin or origin == ngx.var.scheme .. "://" .. (ngx.var.http_host or "")
 end
 
 local function handle_post(request, path)
