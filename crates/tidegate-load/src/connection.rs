@@ -315,7 +315,7 @@ impl Connection {
                 self.state = State::Closed;
             }
             State::Open => {
-                let late = Failure::new(Kind::Timeout, "no complete response in time");
+                let late = Failure::late();
                 match &mut self.wire {
                     Wire::Http1(http1) if http1.is_late(now, timeout) => self.fail(&late, core),
                     Wire::Http1(_) => {}

@@ -137,6 +137,12 @@ impl<'r> Core<'r> {
         if flight.start < self.shared.measured_from {
             return;
         }
+        // Between two looks at the requests under way.
+        if self.now.saturating_duration_since(flight.sent) > self.plan.timeout {
+            self.tally.failure(flight.url.into(), &Failure::late());
+            self.last = self.now;
+            return;
+        }
         let micros = self.now.saturating_duration_since(flight.start).as_micros() as u64;
         self.tally.response(flight.url.into(), status, micros);
         self.last = self.now;

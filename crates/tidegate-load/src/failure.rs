@@ -80,6 +80,11 @@ impl Failure {
         Self { kind, text: text.into() }
     }
 
+    /// A request that has waited for its response as long as it may.
+    pub(crate) fn late() -> Self {
+        Self::new(Kind::Timeout, "no complete response in time")
+    }
+
     /// A fault while the connection was being made.
     pub(crate) fn connecting(error: &io::Error) -> Self {
         let kind = match error.kind() {

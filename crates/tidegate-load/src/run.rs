@@ -112,6 +112,7 @@ impl Shared {
 pub(crate) struct Second {
     /// How long it was.
     pub(crate) seconds: f64,
+    /// Those that came before the end of the measured time.
     pub(crate) responses: u64,
     pub(crate) failed: u64,
     /// 50th, 90th and 99th percentile and the maximum, in microseconds.
@@ -279,13 +280,13 @@ fn watch(
             continue;
         }
         shared.collect(&mut tally);
-        let until = if over { now.min(shared.end.unwrap_or(now)) } else { next };
-        let length = until.saturating_duration_since(since).as_secs_f64();
+        let until = if over { now } else { next };
+        let length = until.min(shared.end.unwrap_or(until)).saturating_duration_since(since).as_secs_f64();
         if !tally.is_empty() || !over {
             let second = Second::new(&tally, length);
             live.second(&second, until.saturating_duration_since(shared.begin), &tally);
-            // A short rest says little about a rate.
-            if length >= 0.5 || seconds.is_empty() {
+            // A short rest says little about a rate, and what is waited for behind the end nothing.
+            if shared.end.is_none_or(|end| since < end) && (length >= 0.5 || seconds.is_empty()) {
                 seconds.push(second);
             }
         }
@@ -303,7 +304,7 @@ impl Second {
     fn new(tally: &Tally, seconds: f64) -> Self {
         let latency = &tally.all.latency;
         let [p50, p90, p99] = [0.5, 0.9, 0.99].map(|quantile| latency.value_at_quantile(quantile));
-        let (responses, failed) = (tally.all.responses, tally.all.failed);
+        let (responses, failed) = (tally.all.responses - tally.late, tally.all.failed);
         Self { seconds: seconds.max(1e-3), responses, failed, latency: [p50, p90, p99, latency.max()] }
     }
     /// Responses a second.

@@ -42,6 +42,23 @@ fn requests_that_fail_take_their_time_too() {
 }
 
 #[test]
+fn a_response_behind_its_time_has_not_come() {
+    let site = site("location / { content_by_lua_block { ngx.sleep(0.08) ngx.say('ok') } }");
+    let late = report(&["-c", "1", "-n", "3", "--timeout", "50ms", &format!("http://127.0.0.1:{}/", site.port)]);
+    assert_eq!((failures(&late, "time-out"), late["result"]["responses"].as_u64()), (3, Some(0)), "{late:#}");
+}
+
+#[test]
+fn seconds_behind_the_end_are_none_of_the_run() {
+    let site = site("location / { content_by_lua_block { ngx.sleep(1.5) ngx.say('ok') } }");
+    let waited = report(&["-c", "1", "-d", "300ms", "--timeout", "30s", &format!("http://127.0.0.1:{}/", site.port)]);
+    all_well(&waited, 1);
+    let seconds = waited["seconds"].as_array().expect("rows");
+    assert_eq!((seconds.len(), seconds[0]["responses"].as_u64()), (1, Some(0)), "{waited:#}");
+    assert!(seconds[0]["seconds"].as_f64().is_some_and(|length| length < 0.31), "{waited:#}");
+}
+
+#[test]
 fn the_generator_costs_nothing_while_it_waits_and_its_warm_up_is_not_counted() {
     let site = site("location / { return 200 hello; }");
     let url = format!("http://127.0.0.1:{}/", site.port);
