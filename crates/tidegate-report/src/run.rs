@@ -218,6 +218,14 @@ struct Lives {
     dead: Vec<(&'static str, String)>,
 }
 
+impl Lives {
+    /// Forgets a stack of which a program has ended by itself: it is started again when it is wanted.
+    fn bury(&mut self, stack: &Stack) {
+        let is_there = |live: &mut Live| live.stack.id != stack.id || !live.parts.iter_mut().any(Part::has_ended);
+        self.running.retain_mut(is_there);
+    }
+}
+
 struct Measuring<'a> {
     options: &'a Options,
     tools: &'a Tools,
@@ -277,11 +285,16 @@ impl Measuring<'_> {
         }
         for _ in 0..self.options.rounds {
             for planned in points.iter().filter(|planned| !failed.contains(&planned.key())) {
-                let Some(live) = lives.running.iter().find(|live| live.stack.id == planned.stack.id) else { continue };
-                if self.rounds_left(&planned.key()) > 0 {
-                    self.round(planned, live, services)?;
-                    progress.advance(self.time(planned), &planned.key().name());
+                if self.rounds_left(&planned.key()) == 0 {
+                    continue;
                 }
+                lives.bury(planned.stack);
+                if let Err(problem) = self.ready(planned, services, &mut lives) {
+                    self.fail(planned, problem)?;
+                } else if let Some(live) = lives.running.iter().find(|live| live.stack.id == planned.stack.id) {
+                    self.round(planned, live, services)?;
+                }
+                progress.advance(self.time(planned), &planned.key().name());
             }
         }
         Ok(())

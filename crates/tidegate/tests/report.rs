@@ -3,8 +3,9 @@
 mod support;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::{Child, Output, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -105,16 +106,16 @@ fn wrong_commands_say_what_is_wrong() {
     }
 }
 
-/// The directories in which processes work that is below another one.
-fn at_work_below(dir: &Path) -> Vec<PathBuf> {
+/// The processes that work in a directory below this one.
+fn at_work_below(dir: &Path) -> Vec<Pid> {
     let processes = fs::read_dir("/proc").expect("a directory").flatten();
-    let places = processes.filter_map(|entry| fs::read_link(entry.path().join("cwd")).ok());
-    places.filter(|place| place.starts_with(dir)).collect()
+    let at_work =
+        processes.filter(|entry| fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(dir)));
+    at_work.filter_map(|entry| Some(Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))).collect()
 }
 
-#[test]
-fn interrupted_it_leaves_nothing_behind() {
-    let site = Site::new("", "");
+/// Begins to measure a file of Tidegate's, in these directories; scratch directories are below the second.
+fn begun(site: &Site, arguments: &[&str]) -> (Child, PathBuf, PathBuf) {
     let [out, scratch, programs] = ["report", "scratch", "programs"].map(|name| site.dir.join(name));
     // Only what this point needs: to look for drivers and to build for other stacks takes its time.
     for dir in [&scratch, &programs] {
@@ -125,8 +126,37 @@ fn interrupted_it_leaves_nothing_behind() {
     }
     let mut command = binary();
     command.env("PATH", &programs).env("TMPDIR", &scratch).arg("report").arg("--out").arg(&out);
-    command.args(["--only", "static-13/tidegate-embedded/-/32", "--seconds", "600"]);
-    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("begun");
+    command.args(["--only", "static-13/tidegate-embedded/-/32"]).args(arguments);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("begun");
+    (child, out, scratch)
+}
+
+#[test]
+fn a_server_that_dies_is_started_again() {
+    let site = Site::new("", "");
+    let (mut child, out, scratch) = begun(&site, &["--rounds", "3"]);
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let measured = lines.by_ref().find(|line| line.as_ref().is_ok_and(|line| line.contains(" left  static-13/")));
+    assert!(measured.is_some(), "the first round has been measured");
+    for pid in at_work_below(&scratch) {
+        // It may have ended with the one before.
+        let _ = kill(pid, Signal::SIGKILL);
+    }
+    let rest: Vec<String> = lines.map_while(Result::ok).collect();
+    let output = support::finish(child);
+    assert!(output.status.success(), "{rest:?} {}", String::from_utf8_lossy(&output.stderr));
+    let point: Value =
+        serde_json::from_str(&read(&out.join("points/static-13.tidegate-embedded..32.json"))).expect("JSON");
+    // The round in which it died may be missing.
+    let rounds = point["rounds"].as_array().map(Vec::len);
+    assert!(rounds == Some(2) || rounds == Some(3), "{point:#}");
+    assert_eq!(point["problem"], Value::Null, "{point:#}");
+}
+
+#[test]
+fn interrupted_it_leaves_nothing_behind() {
+    let site = Site::new("", "");
+    let (child, _, scratch) = begun(&site, &["--seconds", "600"]);
     // The server, and below it another process, which the kernel does not end with the report.
     eventually("the stack runs", || (at_work_below(&scratch).len() >= 2).then_some(()));
     kill(Pid::from_raw(child.id().try_into().expect("a process number")), Signal::SIGINT).expect("delivered");
