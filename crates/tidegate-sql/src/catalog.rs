@@ -23,7 +23,7 @@ use crate::{
     parse::{
         KeyKind,
         program::{event, routine, trigger},
-        view::CheckOption,
+        view::{Algorithm, CheckOption},
     },
     sql_mode,
     value::{Rep, collation::Collation},
@@ -260,15 +260,19 @@ impl Table {
         Definer { name, is_invoker: parts.next() == Some("INVOKER") }
     }
 
-    /// What the comment of a view is: the word that tables of tables show, its definer, its check option.
-    pub(crate) fn view_comment(definer: &Definer, check: Option<CheckOption>) -> String {
+    /// What the comment of a view is: the word that tables of tables show, its definer, its check option, its algorithm.
+    pub(crate) fn view_comment(definer: &Definer, check: Option<CheckOption>, algorithm: Algorithm) -> String {
         let Definer { name, is_invoker } = definer;
+        let is_plain = check.is_none() && algorithm == Algorithm::Undefined;
         let mut security = if *is_invoker { "INVOKER" } else { "DEFINER" }.to_owned();
-        if let Some(check) = check {
-            security = format!("{security}\0{}", check.word());
+        if !is_plain {
+            security = format!("{security}\0{}", check.map_or("", CheckOption::word));
+        }
+        if algorithm != Algorithm::Undefined {
+            security = format!("{security}\0{}", algorithm.word());
         }
         match name {
-            None if !is_invoker && check.is_none() => "VIEW".to_owned(),
+            None if !is_invoker && is_plain => "VIEW".to_owned(),
             None => format!("VIEW\0\0\0{security}"),
             Some(name) => format!("VIEW\0{}\0{}\0{security}", name.user, name.host),
         }
@@ -277,6 +281,11 @@ impl Table {
     /// WITH CHECK OPTION of a view.
     pub(crate) fn check_option(&self) -> Option<CheckOption> {
         self.comment.split('\0').nth(4).filter(|_| self.is_view()).and_then(CheckOption::of_word)
+    }
+
+    /// ALGORITHM of a view.
+    pub(crate) fn algorithm(&self) -> Algorithm {
+        self.comment.split('\0').nth(5).filter(|_| self.is_view()).and_then(Algorithm::of_word).unwrap_or_default()
     }
 
     /// The comment as it is shown.

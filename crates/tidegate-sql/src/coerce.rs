@@ -25,6 +25,8 @@ use tidegate_rows::ServerError;
 pub(crate) struct Target<'a> {
     pub(crate) schema: &'a str,
     pub(crate) table: &'a str,
+    /// The view that the statement names, with its schema.
+    pub(crate) view: Option<(&'a str, &'a str)>,
     pub(crate) column: &'a Column,
     /// Counts from 1.
     pub(crate) row: usize,

@@ -231,6 +231,31 @@ async fn views_are_read_as_their_definers_may() {
 }
 
 #[tokio::test]
+async fn views_are_written_through_as_their_definers_may() {
+    let fixture = Fixture::new("view-writers");
+    let mut app = fixture.session("app");
+    all(&mut app, SHOP).await;
+    all(&mut app, &[
+        "CREATE USER eve; GRANT SELECT, UPDATE (b) ON shop.t TO eve",
+        "CREATE DEFINER = eve VIEW shop.of_eve AS SELECT a, b FROM shop.t; CREATE SQL SECURITY INVOKER VIEW shop.as_invoker AS SELECT a, b FROM shop.t",
+        "GRANT SELECT, INSERT, UPDATE (b), DELETE ON shop.v TO bob; GRANT ALL ON shop.of_eve TO bob; GRANT ALL ON shop.as_invoker TO bob",
+    ]).await;
+    let mut bob = fixture.session("bob");
+    expect!(&mut bob,
+        "INSERT INTO shop.v VALUES (2, 2)" => 0, "UPDATE shop.v SET b = 3" => 0, "UPDATE shop.v SET a = 3 WHERE a = 2" => 1143,
+        "REPLACE shop.v VALUES (2, 4)" => 0, "INSERT INTO shop.v VALUES (2, 4) ON DUPLICATE KEY UPDATE a = 7" => 1143,
+        "DELETE FROM shop.v WHERE a = 2" => 0, "DELETE v FROM shop.v JOIN shop.t" => 1142,
+        "UPDATE shop.of_eve SET b = 4" => 0, "UPDATE shop.of_eve SET a = 4" => 1356, "INSERT INTO shop.of_eve VALUES (5, 5)" => 1356,
+        "DELETE FROM shop.of_eve" => 1356, "UPDATE shop.as_invoker SET b = 1" => 1356,
+        "INSERT INTO shop.as_invoker VALUES (7, 7)" => 1356, "UPDATE shop.t SET b = 1" => 1142,
+    );
+    all(&mut app, &["GRANT SELECT, INSERT ON shop.t TO bob"]).await;
+    expect!(&mut bob, "INSERT INTO shop.as_invoker VALUES (7, 7)" => 0, "DELETE FROM shop.as_invoker" => 1356);
+    all(&mut app, &["DROP USER eve"]).await;
+    expect!(&mut bob, "UPDATE shop.of_eve SET b = 4" => 1449, "INSERT INTO shop.of_eve VALUES (5, 5)" => 1449);
+}
+
+#[tokio::test]
 async fn nobody_gives_what_he_has_not() {
     let fixture = Fixture::new("gives");
     let mut app = fixture.session("app");

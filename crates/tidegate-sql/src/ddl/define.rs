@@ -253,7 +253,8 @@ pub(super) fn default_of(
     if column.auto_increment {
         return Err(invalid());
     }
-    let target = Target { schema: &schema.name, table: &table.name, column, row: 1, strict: true, env: &core.env };
+    let (schema, table) = (schema.name.as_str(), table.name.as_str());
+    let target = Target { schema, table, view: None, column, row: 1, strict: true, env: &core.env };
     let value = target.coerce(value).map_err(|_| invalid())?;
     // The text is shown as the column would show the value.
     let mut shown = Vec::new();

@@ -2,22 +2,19 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::{GroupByExpr, SetExpr};
-
 use super::{Res, change, check_name, definer_of, describe_view, internal, next_table_id, schema_of, view_columns};
 use crate::{
     account_name::Name,
     catalog::{Definer, Table, TableState},
     catalog_file, errors,
-    lexer::{LexMode, Literals},
     parse::{
-        self, Statement,
         account::Who,
-        view::{CreateView, Existing},
+        view::{Algorithm, CreateView, Existing},
     },
     schema::Schema,
     session::Core,
     sql_mode,
+    translate::view::through::ViewText,
     value::collation::Collation,
 };
 
@@ -29,15 +26,14 @@ pub(super) fn create(core: &mut Core, view: &CreateView, sql: &[u8]) -> Res<u64>
     let name = view.name.name.as_str();
     check_name(name)?;
     let schema = schema_of(core, &view.name)?;
-    let definer = definer(core, view, &schema)?;
+    let old = altered(view, &schema)?;
+    let definer = definer(core, view, old.as_deref())?;
     // The view must mean something now; what its columns are is asked again at each use.
     let mode = core.env.statement_mode() & sql_mode::READING;
     let (from, to) = view.text;
     let text = String::from_utf8_lossy(&sql[from..to]).trim_end_matches([';', ' ', '\n']).to_owned();
     let described = describe_view(core, &text, mode, &schema)?;
-    if view.check.is_some() && (described.iter().any(|column| column.ex.aggregate) || !is_of_rows(&text, mode)?) {
-        return Err(errors::no_check_option(&schema.name, name));
-    }
+    let algorithm = algorithm(core, view, old.as_deref(), ViewText { text: &text, mode, schema: &schema })?;
     if !view.columns.is_empty() && view.columns.len() != described.len() {
         return Err(errors::view_columns());
     }
@@ -66,7 +62,7 @@ pub(super) fn create(core: &mut Core, view: &CreateView, sql: &[u8]) -> Res<u64>
             checks: Vec::new(),
             engine: sql_mode::text_of(mode),
             collation: Collation::DEFAULT,
-            comment: Table::view_comment(&definer, view.check),
+            comment: Table::view_comment(&definer, view.check, algorithm),
             created: core.env.now_micros() / 1_000_000,
             view: Some(text),
             next_column_id: 1,
@@ -81,17 +77,35 @@ pub(super) fn create(core: &mut Core, view: &CreateView, sql: &[u8]) -> Res<u64>
     Ok(0)
 }
 
-/// As whom the view is run that ALTER VIEW is about; `None` for CREATE VIEW.
+/// How the rows of the view are to be found, where that can be done; what a check option wants is looked at with it.
+///
+/// # Errors
+/// 1368.
+fn algorithm(core: &Core, view: &CreateView, old: Option<&Table>, text: ViewText<'_>) -> Res<Algorithm> {
+    let is_aggregate = core.above.library.is_aggregate;
+    let mut algorithm = view.algorithm.or(old.map(Table::algorithm)).unwrap_or_default();
+    if algorithm == Algorithm::Merge && !text.can_merge(is_aggregate)? {
+        core.env.warn(errors::no_merge());
+        algorithm = Algorithm::Undefined;
+    }
+    if view.check.is_some() && (algorithm == Algorithm::Temptable || text.shape(&core.engine, is_aggregate)?.is_none())
+    {
+        return Err(errors::no_check_option(&text.schema.name, &view.name.name));
+    }
+    Ok(algorithm)
+}
+
+/// The view that ALTER VIEW is about; `None` for CREATE VIEW.
 ///
 /// # Errors
 /// 1146, 1347.
-fn altered(view: &CreateView, schema: &Schema) -> Res<Option<Definer>> {
+fn altered(view: &CreateView, schema: &Schema) -> Res<Option<Arc<Table>>> {
     if view.existing != Existing::Altered {
         return Ok(None);
     }
     let name = &view.name.name;
     match schema.catalog()?.table(name) {
-        Some(old) if old.is_view() => Ok(Some(old.definer())),
+        Some(old) if old.is_view() => Ok(Some(Arc::clone(old))),
         Some(_) => Err(errors::not_a_view(&schema.name, name)),
         None => Err(errors::no_such_table(&schema.name, name)),
     }
@@ -100,24 +114,13 @@ fn altered(view: &CreateView, schema: &Schema) -> Res<Option<Definer>> {
 /// As whom the view will be run. ALTER VIEW keeps what it does not name, if the session may make views for that definer.
 ///
 /// # Errors
-/// 1146, 1347; those of [`definer_of`].
-fn definer(core: &Core, view: &CreateView, schema: &Schema) -> Res<Definer> {
-    let old = altered(view, schema)?;
+/// Those of [`definer_of`].
+fn definer(core: &Core, view: &CreateView, old: Option<&Table>) -> Res<Definer> {
+    let old = old.map(Table::definer);
     let is_invoker = view.is_invoker.unwrap_or_else(|| old.as_ref().is_some_and(|old| old.is_invoker));
     let kept = old.map(|old| {
         let Name { user, host } = old.shown();
         Who::Named { user, host: Some(host) }
     });
     definer_of(core, view.definer.as_ref().or(kept.as_ref()), is_invoker)
-}
-
-/// Whether the rows of a view are rows of its tables, as far as its clauses tell: no others could be written through it.
-fn is_of_rows(text: &str, mode: u64) -> Res<bool> {
-    let concat = mode & sql_mode::PIPES_AS_CONCAT != 0;
-    let (statement, _) = parse::parse(text.as_bytes(), 0, LexMode::of(mode), concat, Literals::Inline)?;
-    let Statement::Query(query) = statement else { return Ok(false) };
-    let SetExpr::Select(select) = &*query.body else { return Ok(false) };
-    let is_grouped = !matches!(&select.group_by, GroupByExpr::Expressions(terms, _) if terms.is_empty());
-    let is_cut = query.with.is_some() || query.limit_clause.is_some() || select.distinct.is_some();
-    Ok(!is_grouped && !is_cut && select.having.is_none() && !select.from.is_empty())
 }

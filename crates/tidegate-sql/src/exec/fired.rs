@@ -9,7 +9,6 @@ use super::{
     write::{Res, Writer},
 };
 use crate::{
-    errors,
     parse::program::{Event, Timing},
     translate::{dml::InsertPlan, target_table::TargetTable},
     value::Datum,
@@ -66,9 +65,9 @@ impl Writer<'_> {
             row[position] = if !omitted.contains(&position) {
                 self.not_null(&target, run.single)?
             } else if target.strict {
-                return Err(errors::no_default(&column.name));
+                return Err(target.no_default());
             } else {
-                self.env.warn(errors::no_default(&column.name));
+                self.env.warn(target.no_default());
                 target.implicit_default()
             };
         }

@@ -68,6 +68,10 @@ impl Writer<'_> {
             // Here MariaDB answers generated values only.
             written.insert_id = 0;
         }
+        if plan.load.is_none() && plan.to.view.as_ref().is_some_and(|view| view.hides_auto) {
+            // What nobody sees through the view is not what LAST_INSERT_ID() is about.
+            written.last_insert_id = None;
+        }
         if plan.load.is_some() {
             let deleted = if plan.replace { duplicates as u64 } else { 0 };
             let skipped = rows as u64 + deleted - written.affected.min(rows as u64 + deleted);
@@ -133,10 +137,11 @@ impl Writer<'_> {
         })
     }
 
-    /// With IGNORE a row that a CHECK refuses, that of JSON included, is left out: unless it is the only one of VALUES.
+    /// With IGNORE a row that a CHECK or a view's check option refuses, that of JSON included, is left out: unless it is the only
+    /// one of VALUES.
     pub(super) fn or_skip<T>(&self, row: Res<T>, ignore: bool) -> Res<Option<T>> {
         match row {
-            Err(error) if ignore && error.code == 4025 => {
+            Err(error) if ignore && matches!(error.code, 4025 | 1369) => {
                 self.env.warn(error);
                 Ok(None)
             }
@@ -211,7 +216,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Evaluates the expressions of a row: 4025 if it may not be written. Defaults count for the columns in `pending`.
+    /// Evaluates the expressions of a row: 4025 or 1369 if it may not be written. Defaults count for the columns in `pending`.
     pub(super) fn apply_rules(
         &mut self,
         to: &TargetTable,
@@ -223,7 +228,7 @@ impl Writer<'_> {
         self.apply_some_rules(to, row, pending, number, ignore, true)
     }
 
-    /// As [`apply_rules`](Self::apply_rules), with or without the CHECK constraints.
+    /// As [`apply_rules`](Self::apply_rules), with or without the CHECK constraints and what a view wants.
     pub(super) fn apply_some_rules(
         &mut self,
         to: &TargetTable,
@@ -235,7 +240,7 @@ impl Writer<'_> {
     ) -> Res<()> {
         let constants = self.constants;
         for rule in &to.rules {
-            if !checks && matches!(&rule.kind, RuleKind::Check(_)) {
+            if !checks && matches!(&rule.kind, RuleKind::Check(_) | RuleKind::Seen) {
                 continue;
             }
             if matches!(&rule.kind, RuleKind::Default(column) if !pending.contains(column)) {
@@ -243,13 +248,10 @@ impl Writer<'_> {
             }
             let mut stmt = self.prepared(&rule.sql)?;
             let result = match &rule.kind {
-                RuleKind::Check(name) => rule.passes(&mut stmt, &constants, row).and_then(|passes| {
-                    if passes {
-                        Ok(None)
-                    } else {
-                        Err(errors::check_failed(name, &to.schema.name, shown(&to.table.name)))
-                    }
-                }),
+                RuleKind::Check(_) | RuleKind::Seen => {
+                    let passes = rule.passes(&mut stmt, &constants, row);
+                    passes.and_then(|passes| if passes { Ok(None) } else { Err(to.refused_by(&rule.kind)) })
+                }
                 RuleKind::Default(column) | RuleKind::Generated(column) => {
                     let target = self.target(to, *column, number, ignore);
                     rule.stored(&mut stmt, &constants, row, &target).map(|value| Some((*column, value)))

@@ -562,7 +562,7 @@ pub(crate) fn converted(
     out: &Out,
     value: &Datum,
 ) -> Res<Datum> {
-    let target = Target { schema, table, column, row, strict: is_strict(env) && !env.ignoring.get(), env };
+    let target = Target { schema, table, view: None, column, row, strict: is_strict(env) && !env.ignoring.get(), env };
     target.coerce(out.value_for(value.as_cell(), &column.ty))
 }
 

@@ -106,6 +106,16 @@ pub(super) fn auto_beyond_rowid() -> ServerError {
     errors::unsupported("values from 2^63 on in an AUTO_INCREMENT primary key")
 }
 
+impl Target<'_> {
+    /// The error of a column that gets no value and has no default.
+    pub(super) fn no_default(&self) -> ServerError {
+        match self.view {
+            Some((schema, view)) => errors::no_default_in_view(schema, view),
+            None => errors::no_default(&self.column.name),
+        }
+    }
+}
+
 /// Rows of a feed, with a bound on their memory.
 pub(super) struct Rows {
     pub(super) cells: Vec<Datum>,
@@ -317,7 +327,7 @@ impl Writer<'_> {
             Default::None if column.auto_increment => Datum::Null,
             Default::None if column.ty.base == Base::Enum => target.implicit_default(),
             Default::None => {
-                let error = errors::no_default(&column.name);
+                let error = target.no_default();
                 if target.strict {
                     return Err(error);
                 }

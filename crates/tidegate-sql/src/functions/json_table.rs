@@ -138,8 +138,15 @@ impl Made<'_> {
     /// # Errors
     /// Those of the column's type.
     fn stored(&self, known: &TableColumn, value: Val<'_>) -> Res<Datum> {
-        let target =
-            Target { schema: "", table: &self.spec.alias, column: &known.column, row: 1, strict: false, env: self.env };
+        let target = Target {
+            schema: "",
+            table: &self.spec.alias,
+            view: None,
+            column: &known.column,
+            row: 1,
+            strict: false,
+            env: self.env,
+        };
         target.coerce(value)
     }
 }

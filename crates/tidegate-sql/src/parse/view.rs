@@ -4,10 +4,9 @@ use sqlparser::{parser::Parser, tokenizer::Token};
 
 use super::{
     Outcome, Result, Span, Statement, TableName, account::Who, accounts, parenthesised, query_span, table_name,
-    word_or_string,
 };
 use crate::{
-    dialect::{expect_word, identifier, skip, take_word, take_words},
+    dialect::{expect_word, identifier, skip, take_word, take_words, unexpected},
     errors,
 };
 
@@ -48,6 +47,36 @@ impl CheckOption {
     }
 }
 
+/// ALGORITHM: how the rows of a view are to be found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Algorithm {
+    /// As it comes.
+    #[default]
+    Undefined,
+    /// Together with those of the statement that names the view.
+    Merge,
+    /// Ahead of that, so that nothing can be written through the view.
+    Temptable,
+}
+
+impl Algorithm {
+    const ALL: [Self; 3] = [Self::Undefined, Self::Merge, Self::Temptable];
+
+    /// Its word.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Undefined => "UNDEFINED",
+            Self::Merge => "MERGE",
+            Self::Temptable => "TEMPTABLE",
+        }
+    }
+
+    /// The one of a word.
+    pub(crate) fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|algorithm| algorithm.word() == word)
+    }
+}
+
 /// CREATE VIEW or ALTER VIEW.
 #[derive(Debug, Clone)]
 pub(crate) struct CreateView {
@@ -59,14 +88,17 @@ pub(crate) struct CreateView {
     pub(crate) definer: Option<Who>,
     /// SQL SECURITY INVOKER, or DEFINER, where it is said.
     pub(crate) is_invoker: Option<bool>,
+    /// ALGORITHM, where it is said.
+    pub(crate) algorithm: Option<Algorithm>,
     pub(crate) check: Option<CheckOption>,
 }
 
-/// As whom a view is run, as far as the words in front of VIEW say.
+/// As whom a view is run and how, as far as the words in front of VIEW say.
 #[derive(Debug, Default)]
 pub(super) struct Security {
     definer: Option<Who>,
     is_invoker: Option<bool>,
+    algorithm: Option<Algorithm>,
 }
 
 /// Reads the words in front of VIEW.
@@ -75,7 +107,7 @@ pub(super) fn security(p: &mut Parser) -> Result<Security> {
     loop {
         if take_word(p, "ALGORITHM") {
             skip(p, &Token::Eq);
-            word_or_string(p)?;
+            found.algorithm = Some(algorithm(p)?);
         } else if take_word(p, "DEFINER") {
             skip(p, &Token::Eq);
             found.definer = Some(accounts::who(p)?);
@@ -118,8 +150,16 @@ fn view(p: &mut Parser, existing: Existing, security: Security) -> Result<Statem
     expect_word(p, "AS")?;
     let text = query_span(p)?;
     let check = check_option(p)?;
-    let Security { definer, is_invoker } = security;
-    Ok(Statement::CreateView(Box::new(CreateView { name, columns, text, existing, definer, is_invoker, check })))
+    let Security { definer, is_invoker, algorithm } = security;
+    let view = CreateView { name, columns, text, existing, definer, is_invoker, algorithm, check };
+    Ok(Statement::CreateView(Box::new(view)))
+}
+
+fn algorithm(p: &mut Parser) -> Result<Algorithm> {
+    match Algorithm::ALL.into_iter().find(|algorithm| take_word(p, algorithm.word())) {
+        Some(algorithm) => Ok(algorithm),
+        None => unexpected(p),
+    }
 }
 
 fn check_option(p: &mut Parser) -> Result<Option<CheckOption>> {

@@ -205,7 +205,8 @@ fn named_of(
     kind: &PlanKind,
     translator: &Translator<'_>,
 ) -> Named {
-    if !translator.calls.is_empty() || kind.targets().iter().any(|to| to.has_triggers()) {
+    // A view may have other names for the columns, and conditions about other rows.
+    if !translator.calls.is_empty() || kind.targets().iter().any(|to| to.has_triggers() || to.view.is_some()) {
         return Named::Any;
     }
     Named::of(statement, tokens, kind, (&translator.read_names, translator.home.as_ref()))

@@ -12,14 +12,16 @@ use super::{
     waiting::{acquire, wait_for},
 };
 use crate::{
-    catalog::Table,
     env::{Env, LockedTables},
     errors,
     parse::TableName,
     schema::Schema,
     table_locks::WantedLock,
     temporary_name,
-    translate::plan::{Plan, PlanKind},
+    translate::{
+        plan::{Plan, PlanKind},
+        target_table::TargetTable,
+    },
     waits::{Blockers, Kind},
 };
 
@@ -32,9 +34,10 @@ impl Env {
     fn check_tables(&self, plan: &Plan) -> Res<()> {
         let tables = self.tables.borrow();
         let Some(locked) = tables.as_ref() else { return Ok(()) };
-        let check = |schema: &Schema, table: &Table| {
-            let name = temporary_name::shown(&table.name);
-            if temporary_name::is_hidden(&table.name) {
+        let check = |to: &TargetTable| {
+            // The table behind a view is locked with that.
+            let (schema, name) = to.named();
+            if temporary_name::is_hidden(&to.table.name) {
                 return Ok(());
             }
             match locked.tables.iter().find(|(id, known, _)| *id == schema.id && known == name) {
@@ -44,14 +47,12 @@ impl Env {
                 None => Err(errors::table_not_locked(name)),
             }
         };
-        plan.called.iter().try_for_each(|to| check(&to.schema, &to.table))?;
+        plan.called.iter().try_for_each(|to| check(to))?;
         match &plan.kind {
             PlanKind::Select(_) => Ok(()),
-            PlanKind::Insert(insert) => check(&insert.to.schema, &insert.to.table),
-            PlanKind::Update(update) => {
-                update.targets.iter().try_for_each(|target| check(&target.to.schema, &target.to.table))
-            }
-            PlanKind::Delete(delete) => delete.targets.iter().try_for_each(|(of, _)| check(&of.schema, &of.table)),
+            PlanKind::Insert(insert) => check(&insert.to),
+            PlanKind::Update(update) => update.targets.iter().try_for_each(|target| check(&target.to)),
+            PlanKind::Delete(delete) => delete.targets.iter().try_for_each(|(of, _)| check(of)),
         }
     }
 

@@ -576,6 +576,8 @@ impl Plan {
                 insert.query.is_none()
                     && insert.load.is_none()
                     && !insert.to.fires_for(Event::Insert)
+                    // What a view wants of its rows may be queries.
+                    && insert.to.view.is_none()
                     && insert.rows.len() <= BRIEF_ROWS_MAX
                     && insert.rows.iter().all(|row| row.feed.is_none())
             }

@@ -30,7 +30,8 @@ pub(super) fn show_create(
     if let Some(text) = &table.view {
         let check = table.check_option().map(|check| format!(" WITH {} CHECK OPTION", check.word()));
         let text = format!(
-            "CREATE ALGORITHM=UNDEFINED DEFINER={} SQL SECURITY {} VIEW {} AS {text}{}",
+            "CREATE ALGORITHM={} DEFINER={} SQL SECURITY {} VIEW {} AS {text}{}",
+            table.algorithm().word(),
             table.definer().shown().in_sql(),
             table.definer().security(),
             quoted(&table.name),

@@ -17,7 +17,10 @@ use crate::{
     accounts::Privileges,
     catalog::{Catalog, Table},
     errors,
-    parse::{KeyKind, view::CheckOption},
+    parse::{
+        KeyKind,
+        view::{Algorithm, CheckOption},
+    },
     session::pool::Pool,
     store::{
         conn::{Cell, Conn, Step},
@@ -28,6 +31,7 @@ use crate::{
         Coercibility, Res, Translator,
         about::About,
         scope::{Scope, Source, SourceColumn},
+        view::through::ViewText,
     },
     value::{Base, Rep, SqlType, collation::Collation, uint_of},
     variables::VariableScope,
@@ -479,16 +483,26 @@ fn views(translator: &Translator<'_>, about: &About) -> Res<Rows> {
                 table.name.as_str().into(),
                 if shows_text { text.as_str() } else { "" }.into(),
                 table.check_option().map_or("NONE", CheckOption::word).into(),
-                "NO".into(),
+                if is_updatable(translator, schema, table) { "YES" } else { "NO" }.into(),
                 table.definer().shown().to_string().into(),
                 table.definer().security().into(),
                 "utf8mb4".into(),
                 "utf8mb4_general_ci".into(),
-                "UNDEFINED".into(),
+                table.algorithm().word().into(),
             ]);
         }
     })?;
     Ok(rows)
+}
+
+/// Whether a view has columns that can be written to.
+fn is_updatable(translator: &Translator<'_>, schema: &str, view: &Table) -> bool {
+    let (engine, mode) = (translator.now().engine, view.view_mode());
+    let text = view.view.as_deref().filter(|_| view.algorithm() != Algorithm::Temptable);
+    let (Some(text), Ok(schema)) = (text, engine.schema(schema)) else { return false };
+    // A view whose tables have gone has none.
+    let shape = ViewText { text, mode, schema: &schema }.shape(engine, translator.session.library.is_aggregate);
+    shape.ok().flatten().is_some_and(|shape| shape.has_bases())
 }
 
 #[cfg(test)]

@@ -7,7 +7,11 @@ use std::{rc::Rc, sync::Arc};
 
 use tidegate_rows::ServerError;
 
-use super::{Res, Translator, scope::Source};
+use super::{
+    Res, Translator,
+    scope::Source,
+    view::through::{Shape, Through},
+};
 use crate::{
     accounts::{Access, Privileges},
     catalog::Table,
@@ -59,7 +63,59 @@ impl Source {
     }
 }
 
+/// What a statement does to the rows of a view.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Change {
+    Insert {
+        /// REPLACE, which deletes rows too.
+        replaces: bool,
+    },
+    Update,
+    Delete,
+}
+
 impl Translator<'_> {
+    /// Whether the user as whom a view is run may change what stands in its FROM, where a statement changes these columns of the view.
+    ///
+    /// # Errors
+    /// 1356 if not; 1449 if the definer is not there any more.
+    pub(super) fn may_beneath(
+        &mut self,
+        (schema, view): (&Arc<Schema>, &Table),
+        shape: &Shape,
+        (change, columns): (Change, &[usize]),
+    ) -> Res<()> {
+        let within = self.access_within(view)?;
+        let around = std::mem::replace(&mut self.access, within);
+        let may = shape.each_place(columns, |(schema, table), inner, columns| {
+            match change {
+                Change::Insert { replaces } => self.may_insert(schema, table, Some(columns), replaces)?,
+                Change::Update => columns.iter().try_for_each(|column| self.may_update(schema, table, *column))?,
+                Change::Delete => self.may_delete(schema, table)?,
+            }
+            inner.map_or(Ok(()), |inner| self.may_beneath((schema, table), inner, (change, columns)))
+        });
+        self.access = around;
+        may.map_err(|error| Self::view_error(error, schema, view))
+    }
+
+    /// Whether the session may change these columns of a view, and the user as whom that is run what is beneath them.
+    ///
+    /// # Errors
+    /// 1142 and 1143 for the view; as [`may_beneath`](Self::may_beneath).
+    pub(super) fn may_through(&mut self, through: &Through, change: Change, columns: &[usize]) -> Res<()> {
+        let view = (&through.schema, &*through.view);
+        match change {
+            Change::Insert { replaces } => self.may_insert(view.0, view.1, Some(columns), replaces)?,
+            Change::Update => columns.iter().try_for_each(|column| self.may_update(view.0, view.1, *column))?,
+            Change::Delete => self.may_delete(view.0, view.1)?,
+        }
+        match through.writable() {
+            Some(shape) => self.may_beneath(view, shape, (change, columns)),
+            None => Ok(()),
+        }
+    }
+
     /// Whether the session may read a table or view in FROM, or write to it if that is what the FROM is for. Answers the columns
     /// that it may not read, if there are such.
     ///

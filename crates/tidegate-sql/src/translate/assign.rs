@@ -4,21 +4,19 @@
 //! converted by their types. Where the text of the assigned expression gives the same value, it stands in place of the column.
 //! Everything else is a [`LateValue`]: a query of its own over parameters, evaluated when the columns before it are stored.
 
-use std::{fmt::Write, sync::Arc};
+use std::fmt::Write;
 
 use sqlparser::ast::{Assignment, AssignmentTarget, Expr};
 
 use super::{
     Bind, Code, Ex, Res, Translator,
-    dml::{Cellish, Upsert, is_default},
+    dml::{Cellish, Destination, Upsert, is_default},
     scope::{Scope, Source},
     types::stored,
 };
 use crate::{
-    catalog::Table,
     column::same_name,
     errors,
-    schema::Schema,
     store::prepared::Text,
     value::{Base, Rep, out::Out},
 };
@@ -132,6 +130,25 @@ impl Scope<'_> {
         self.assigned.push((name, source, ex));
     }
 
+    /// The same after an assignment. In a view other columns may be the same one of its table; what is computed of columns cannot be
+    /// told any more.
+    fn assign_behind(&mut self, source: usize, column: usize, ex: Ex) {
+        let known = &self.sources[source];
+        if known.through.is_some() {
+            let base = known.base_of(column);
+            let others = (0..known.columns.len()).filter(|other| *other != column);
+            let others: Vec<_> = others.map(|other| (other, known.base_of(other))).collect();
+            for (other, of) in others {
+                match of {
+                    None => self.assign(source, other, self.column_as(source, other, UNREADABLE.to_owned())),
+                    Some(_) if of == base => self.assign(source, other, ex.clone()),
+                    Some(_) => {}
+                }
+            }
+        }
+        self.assign(source, column, ex);
+    }
+
     /// The scope before the statement's assignments, for what is asked of columns and not of their values.
     pub(crate) fn unassigned(&self) -> Self {
         Self { assigned: Vec::new(), ..self.clone() }
@@ -219,7 +236,7 @@ impl Translator<'_> {
     ) -> Res<Cellish> {
         let mut seen = scope.column_as(source, column, UNREADABLE.to_owned());
         if is_default(value) {
-            scope.assign(source, column, seen);
+            scope.assign_behind(source, column, seen);
             return Ok(Cellish::Default);
         }
         let (binds, effects) = (self.binds.len(), self.effects);
@@ -231,7 +248,7 @@ impl Translator<'_> {
             self.binds.truncate(binds);
             self.effects = effects;
             let late = self.late_assignment(value, scope, source, feed)?;
-            scope.assign(source, column, seen);
+            scope.assign_behind(source, column, seen);
             return Ok(Cellish::Late(Box::new(late)));
         }
         // Only where storing changes nothing can later assignments read the expression in place of the column.
@@ -240,7 +257,7 @@ impl Translator<'_> {
         if same && (known.nullable || !ex.nullable) && self.effects.fresh == effects.fresh {
             seen = Ex { code: ex.code.clone(), nullable: ex.nullable, ..seen };
         }
-        scope.assign(source, column, seen);
+        scope.assign_behind(source, column, seen);
         Ok(match ex.code {
             Code::Const(constant) => Cellish::Const(constant),
             Code::Sql(ref sql) => Cellish::Column(feed.push(sql.clone(), stored(&ex))),
@@ -259,9 +276,10 @@ impl Translator<'_> {
         for at in 0..scope.sources.len() {
             for column in 0..scope.sources[at].columns.len() {
                 let ex = scope.own_column(at, column).ex;
-                let marked_as = match &ex.code {
-                    _ if at == source && scope.is_assigned(at, column) => RowValue::Stored(column),
-                    Code::Sql(text) if text != UNREADABLE && !text.contains(MARK) => {
+                let is_assigned = at == source && scope.is_assigned(at, column);
+                let marked_as = match (&ex.code, scope.sources[at].base_of(column)) {
+                    (_, Some((_, position))) if is_assigned => RowValue::Stored(position),
+                    (Code::Sql(text), _) if text != UNREADABLE && !text.contains(MARK) => {
                         columns.push((text.clone(), ex.clone()));
                         RowValue::Fed(columns.len() - 1)
                     }
@@ -307,14 +325,19 @@ impl Translator<'_> {
     pub(super) fn value_of_row(
         &mut self,
         value: &Expr,
-        (schema, table): (&Arc<Schema>, &Arc<Table>),
+        to: &Destination,
         row: &mut Option<Scope<'static>>,
     ) -> Res<Cellish> {
         if row.is_none() {
-            let (_, source) = self.table_source(schema, table, crate::temporary_name::shown(&table.name));
+            let (_, source) = self.destination_source(to);
+            let columns = source.columns.len();
+            // The row is the statement's own.
+            let source = Source { denied: None, ..source };
             let mut scope = Scope { sources: vec![source], ..Scope::default() };
-            for column in 0..table.columns.len() {
-                scope.assign(0, column, scope.column_as(0, column, RowValue::Stored(column).mark()));
+            for column in 0..columns {
+                if let Some((_, position)) = scope.sources[0].base_of(column) {
+                    scope.assign(0, column, scope.column_as(0, column, RowValue::Stored(position).mark()));
+                }
             }
             *row = Some(scope);
         }

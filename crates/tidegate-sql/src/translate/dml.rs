@@ -3,22 +3,28 @@
 
 mod insert;
 
+pub(super) use insert::Destination;
+
 use std::{rc::Rc, sync::Arc};
 
 use sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr, FunctionArguments, TableWithJoins};
+use tidegate_rows::ServerError;
 
 use super::{
     Bind, Res, Source as Constant, Translator,
+    access::Change,
     assign::{FeedColumns, LateValue, RowValue},
     expr::unnest,
     returning::{Returned, Returning},
-    scope::Scope,
+    scope::{Scope, Source},
+    view::through::Through,
 };
 use crate::{
     accounts::Privileges,
     catalog::Table,
     dialect::SPECIAL,
-    errors, parse,
+    errors,
+    parse::{self, TableName},
     schema::Schema,
     store::prepared::Text,
     translate::{load::LoadPlan, target_table::TargetTable, walk::Walk},
@@ -96,11 +102,19 @@ pub(crate) struct UpdatePlan {
     pub(crate) revised: Option<Box<InsertPlan>>,
 }
 
-/// What an UPDATE assigns: to which sources, and the columns of the feed.
+/// What an UPDATE assigns: to which sources and which of their tables, and the columns of the feed.
 #[derive(Default)]
 struct Set {
-    targets: Vec<(usize, UpdateTarget)>,
+    targets: Vec<((usize, usize), UpdateTarget)>,
     feed: FeedColumns,
+}
+
+/// A table that a statement changes.
+struct Written {
+    schema: Arc<Schema>,
+    table: Arc<Table>,
+    /// Its row id in SQLite's text.
+    rowid: String,
 }
 
 /// A table that an UPDATE changes.
@@ -132,11 +146,24 @@ impl Translator<'_> {
         Feed { sql: sql.into(), binds: std::mem::take(&mut self.binds), outs, walk: None }
     }
 
-    fn target_table(&self, schema: &Arc<Schema>, table: &Arc<Table>) -> Res<Rc<TargetTable>> {
+    /// A table that is written to, through the table of this number among those of a view if the statement names one. Rows are to be
+    /// seen through it, if it wants that and the statement `makes` rows.
+    fn target_table(
+        &mut self,
+        (schema, table): (&Arc<Schema>, &Arc<Table>),
+        view: Option<(&Through, usize)>,
+        makes: bool,
+    ) -> Res<Rc<TargetTable>> {
         if table.is_sequence() {
             return Err(errors::not_of_sequences(&schema.name, crate::temporary_name::shown(&table.name)));
         }
-        Ok(Rc::new(TargetTable::of(&self.session, schema, table)?))
+        let to = TargetTable::of(&self.session, schema, table)?;
+        let Some((through, place)) = view else { return Ok(Rc::new(to)) };
+        let seen = match through.shape.as_ref().filter(|_| makes) {
+            Some(shape) => self.seen_rule(&through.schema, &through.view, shape)?,
+            None => None,
+        };
+        Ok(Rc::new(to.through(through, place, seen)))
     }
 
     /// Translates UPDATE.
@@ -153,6 +180,9 @@ impl Translator<'_> {
         self.writes = Privileges::UPDATE;
         let from = self.from(&update.from, &mut scope)?;
         self.writes = Privileges::NONE;
+        if single && scope.sources.len() == 1 {
+            self.writable(&scope, (0, 0), "UPDATE")?;
+        }
         let mut tail = format!(" FROM {from}");
         let filter = self.effects;
         tail.push_str(&self.where_text(update.selection.as_ref(), &mut scope)?);
@@ -182,28 +212,43 @@ impl Translator<'_> {
         let Set { mut targets, mut feed } = Set::default();
         for assignment in &update.assignments {
             let (source, column) = self.target_column(assignment, &scope.sources)?;
-            if let (Some(schema), Some(table)) = (&scope.sources[source].home, &scope.sources[source].table) {
-                self.may_update(schema, table, column)?;
-            }
-            let target = match targets.iter().position(|(index, _)| *index == source) {
-                Some(target) => target,
+            let (place, position) = self.may_assign(&scope.sources[source], column)?;
+            let known = &scope.sources[source];
+            let view = known.through.as_deref();
+            let target = match targets.iter().position(|((index, _), _)| *index == source) {
+                Some(target) if targets[target].0.1 == place => target,
+                Some(_) => return Err(several_tables(view)),
                 None => {
-                    let (schema, table) = self.writable(scope, source)?;
-                    let rowid = feed.push(scope.sources[source].rowid_text(), Out::rowid());
-                    targets.push((
-                        source,
-                        UpdateTarget { to: self.target_table(&schema, &table)?, rowid, assignments: Vec::new() },
-                    ));
+                    let Written { schema, table, rowid } = self.writable(scope, (source, place), "UPDATE")?;
+                    let rowid = feed.push(rowid, Out::rowid());
+                    let to = self.target_table((&schema, &table), view.map(|view| (view, place)), true)?;
+                    targets.push(((source, place), UpdateTarget { to, rowid, assignments: Vec::new() }));
                     targets.len() - 1
                 }
             };
-            let known = &scope.sources[source];
             let text = format!("{}.{}", known.sql_alias, known.columns[column].sql);
             let old = feed.push(text, Out::of(&known.columns[column].ty));
             let value = self.assigned_value(&assignment.value, scope, source, column, &mut feed)?;
-            targets[target].1.assignments.push((column, old, value));
+            targets[target].1.assignments.push((position, old, value));
         }
         Ok(Set { targets, feed })
+    }
+
+    /// Whether the session may change a column of a source. Answers the table, by its place among those of a view, and the position
+    /// there.
+    ///
+    /// # Errors
+    /// 1142, 1143, 1356; 1288 and 1348 for views.
+    fn may_assign(&mut self, source: &Source, column: usize) -> Res<(usize, usize)> {
+        let Some(through) = &source.through else {
+            if let (Some(schema), Some(table)) = (&source.home, &source.table) {
+                self.may_update(schema, table, column)?;
+            }
+            return Ok((0, column));
+        };
+        self.may_through(through, Change::Update, &[column])?;
+        let shape = through.writable().ok_or_else(|| errors::not_updatable(&source.alias, "UPDATE"))?;
+        shape.base_of(column).ok_or_else(|| errors::column_not_updatable(&source.columns[column].name))
     }
 
     /// Makes the first table's schema the one whose file is written.
@@ -211,9 +256,19 @@ impl Translator<'_> {
         if let Some(TableWithJoins { relation: sqlparser::ast::TableFactor::Table { name, .. }, .. }) = from.first()
             && let Some(name) = parse::to_table_name(name)
         {
-            self.home = Some(self.schema_of(&name)?);
+            self.home = Some(self.written_schema(&name)?);
         }
         Ok(())
+    }
+
+    /// The schema of a table, or of the first one behind a view.
+    fn written_schema(&mut self, name: &TableName) -> Res<Arc<Schema>> {
+        let schema = self.schema_of(name)?;
+        // What is wrong with the name is told where it is looked up for good.
+        let Some((of, view)) = self.table(name).ok().filter(|(_, table)| table.is_view()) else { return Ok(schema) };
+        let shape = self.shape_of(&of, &view).ok().flatten();
+        let first = shape.and_then(|shape| shape.tables().first().map(|(schema, _)| Arc::clone(schema)));
+        Ok(first.unwrap_or(schema))
     }
 
     /// A statement may write to one schema only: commits of several files are not atomic.
@@ -222,12 +277,42 @@ impl Translator<'_> {
         if same { Ok(()) } else { Err(errors::unsupported("one statement that writes to several schemas")) }
     }
 
-    fn writable(&self, scope: &Scope<'_>, source: usize) -> Res<(Arc<Schema>, Arc<Table>)> {
-        let source = &scope.sources[source];
-        match (&source.home, &source.table) {
-            (Some(schema), Some(table)) => Ok((Arc::clone(schema), Arc::clone(table))),
-            _ => Err(errors::unsupported(format!("writing to the derived table or view {}", source.alias))),
+    /// A source whose rows can be changed; of a view the table of this number.
+    ///
+    /// # Errors
+    /// 1288 if there is none; 1235 for one whose row ids are not to be had.
+    fn writable(&self, scope: &Scope<'_>, (source, place): (usize, usize), verb: &str) -> Res<Written> {
+        let source = scope.sources.get(source).ok_or_else(errors::no_tables_used)?;
+        let refused = || errors::not_updatable(&source.alias, verb);
+        let Some(view) = &source.through else {
+            let (Some(schema), Some(table)) = (&source.home, &source.table) else { return Err(refused()) };
+            return Ok(Written { schema: Arc::clone(schema), table: Arc::clone(table), rowid: source.rowid_text() });
+        };
+        let shape = view.writable().ok_or_else(refused)?;
+        let (schema, table) = *shape.tables().get(place).ok_or_else(refused)?;
+        let Some(rowid) = view.rowids.get(place).and_then(Option::as_ref) else {
+            let what = "a view whose query calls functions, or of tables of another schema than the statement's first";
+            return Err(errors::unsupported(format!("writing through {}: {what}", source.alias)));
+        };
+        let rowid = format!("{}.{rowid}", source.sql_alias);
+        Ok(Written { schema: Arc::clone(schema), table: Arc::clone(table), rowid })
+    }
+
+    /// As [`writable`](Self::writable), for one who may delete rows there.
+    ///
+    /// # Errors
+    /// 1142, 1356; 1395 for a join view.
+    fn deletable(&mut self, scope: &Scope<'_>, source: usize) -> Res<Written> {
+        let Some(view) = scope.sources.get(source).and_then(|source| source.through.as_deref()) else {
+            let written = self.writable(scope, (source, 0), "DELETE")?;
+            self.may_delete(&written.schema, &written.table)?;
+            return Ok(written);
+        };
+        self.may_through(view, Change::Delete, &[])?;
+        if view.writable().is_some_and(|shape| shape.tables().len() > 1) {
+            return Err(errors::delete_from_join_view(&view.schema.name, &view.view.name));
         }
+        self.writable(scope, (source, 0), "DELETE")
     }
 
     fn where_text(&mut self, selection: Option<&Expr>, scope: &mut Scope<'_>) -> Res<String> {
@@ -279,7 +364,7 @@ impl Translator<'_> {
             return Err(errors::syntax("LIMIT"));
         }
         if let Some(target) = delete.targets.first().filter(|target| target.schema.is_some()) {
-            self.home = Some(self.schema_of(target)?);
+            self.home = Some(self.written_schema(target)?);
         } else {
             self.home_of(&delete.from)?;
         }
@@ -289,50 +374,68 @@ impl Translator<'_> {
         self.writes = Privileges::NONE;
         let condition = self.where_text(delete.selection.as_ref(), &mut scope)?;
         if single {
-            let (schema, table) = self.writable(&scope, 0)?;
-            self.may_delete(&schema, &table)?;
-            self.check_safe_update(&scope, &delete.from, delete.selection.as_ref(), delete.limit.is_some())?;
-            let plain = delete.order_by.is_empty() && delete.limit.is_none() && delete.from[0].joins.is_empty();
-            if plain && !self.fires_triggers(&schema, &table)? && !delete.ignore && delete.returning.is_none() {
-                let feed = self.feed_of(format!("DELETE FROM {from}{condition}"), Vec::new());
-                let targets = vec![(self.target_table(&schema, &table)?, 0)];
-                return Ok(DeletePlan { targets, feed, direct: true, ignore: false, returning: None });
-            }
-            if !delete.from[0].joins.is_empty() {
-                return Err(errors::syntax("JOIN"));
-            }
-            let tail = self.order_and_limit(&delete.order_by, delete.limit.as_ref(), &scope)?;
-            let (mut texts, mut outs) = (vec![scope.sources[0].rowid_text()], vec![Out::rowid()]);
-            let mut returning = None;
-            if let Some(list) = &delete.returning {
-                let before = self.effects;
-                let (list, returned) = self.returned(list, &mut scope, &table)?;
-                if self.effects.ordered > before.ordered && !delete.order_by.is_empty() {
-                    return Err(errors::unsupported("effects in RETURNING of a DELETE with ORDER BY"));
-                }
-                texts.extend(list);
-                outs.extend(returned.outs.iter().cloned());
-                returning = Some(Arc::new(returned));
-            }
-            let sql = format!("SELECT {} FROM {from}{condition}{tail}", texts.join(", "));
-            let feed = self.feed_of(sql, outs);
-            let targets = vec![(self.target_table(&schema, &table)?, 0)];
-            return Ok(DeletePlan { targets, feed, direct: false, ignore: delete.ignore, returning });
+            return self.delete_from_one(delete, &mut scope, &from, &condition);
         }
         self.check_safe_update(&scope, &delete.from, delete.selection.as_ref(), false)?;
         let (mut targets, mut texts) = (Vec::new(), Vec::new());
         for name in &delete.targets {
             let (source, _) = scope.source(name).ok_or_else(|| errors::unknown_multi_delete(&name.name))?;
-            let (schema, table) = self.writable(&scope, source)?;
-            self.may_delete(&schema, &table)?;
-            texts.push(scope.sources[source].rowid_text());
-            targets.push((self.target_table(&schema, &table)?, texts.len() - 1));
+            let Written { schema, table, rowid } = self.deletable(&scope, source)?;
+            texts.push(rowid);
+            let view = scope.sources[source].through.as_deref().map(|view| (view, 0));
+            targets.push((self.target_table((&schema, &table), view, false)?, texts.len() - 1));
         }
         self.one_home(targets.iter().map(|(of, _)| &of.schema))?;
         let outs = texts.iter().map(|_| Out::rowid()).collect();
         let feed = self.feed_of(format!("SELECT {} FROM {from}{condition}", texts.join(", ")), outs);
         Ok(DeletePlan { targets, feed, direct: false, ignore: delete.ignore, returning: None })
     }
+
+    /// DELETE of the form that names one table.
+    fn delete_from_one(
+        &mut self,
+        delete: &parse::Delete,
+        scope: &mut Scope<'_>,
+        from: &str,
+        condition: &str,
+    ) -> Res<DeletePlan> {
+        let Written { schema, table, rowid } = self.deletable(scope, 0)?;
+        self.check_safe_update(scope, &delete.from, delete.selection.as_ref(), delete.limit.is_some())?;
+        let plain = delete.order_by.is_empty() && delete.limit.is_none() && delete.from[0].joins.is_empty();
+        let is_view = scope.sources[0].through.is_some();
+        if plain && !is_view && !self.fires_triggers(&schema, &table)? && !delete.ignore && delete.returning.is_none() {
+            let feed = self.feed_of(format!("DELETE FROM {from}{condition}"), Vec::new());
+            let targets = vec![(self.target_table((&schema, &table), None, false)?, 0)];
+            return Ok(DeletePlan { targets, feed, direct: true, ignore: false, returning: None });
+        }
+        if !delete.from[0].joins.is_empty() {
+            return Err(errors::syntax("JOIN"));
+        }
+        let tail = self.order_and_limit(&delete.order_by, delete.limit.as_ref(), scope)?;
+        let (mut texts, mut outs) = (vec![rowid], vec![Out::rowid()]);
+        let mut returning = None;
+        if let Some(list) = &delete.returning {
+            let before = self.effects;
+            let (list, returned) = self.returned(list, scope, &table)?;
+            if self.effects.ordered > before.ordered && !delete.order_by.is_empty() {
+                return Err(errors::unsupported("effects in RETURNING of a DELETE with ORDER BY"));
+            }
+            texts.extend(list);
+            outs.extend(returned.outs.iter().cloned());
+            returning = Some(Arc::new(returned));
+        }
+        let sql = format!("SELECT {} FROM {from}{condition}{tail}", texts.join(", "));
+        let feed = self.feed_of(sql, outs);
+        let view = scope.sources[0].through.as_deref().map(|view| (view, 0));
+        let targets = vec![(self.target_table((&schema, &table), view, false)?, 0)];
+        Ok(DeletePlan { targets, feed, direct: false, ignore: delete.ignore, returning })
+    }
+}
+
+/// The error of a statement that writes to several tables of a view.
+fn several_tables(view: Option<&Through>) -> ServerError {
+    let (schema, view) = view.map_or(("", ""), |view| (view.schema.name.as_str(), view.view.name.as_str()));
+    errors::several_tables_of_view(schema, view)
 }
 
 /// Whether an expression is the bare word DEFAULT.

@@ -155,6 +155,9 @@ impl Translator<'_> {
             if source.table.is_some() {
                 source.rowid = keep(&source.rowid);
             }
+            if let Some(view) = &mut source.through {
+                view.rowids.iter_mut().flatten().for_each(|rowid| *rowid = keep(rowid));
+            }
             for column in &mut source.columns {
                 column.sql = keep(&column.sql);
             }

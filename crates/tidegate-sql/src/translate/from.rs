@@ -210,7 +210,7 @@ impl Translator<'_> {
         }
     }
 
-    fn derived(&mut self, rel: Rel, alias: &str, given: &[&str], scope: &mut Scope<'_>) -> Res<String> {
+    pub(super) fn derived(&mut self, rel: Rel, alias: &str, given: &[&str], scope: &mut Scope<'_>) -> Res<String> {
         let sql_alias = self.alias("a");
         let columns = source_columns(&rel, given)?;
         let row_ids = rel.row_ids.map(|ids| {
@@ -248,13 +248,20 @@ impl Translator<'_> {
         let denied = self.may_name(&schema, &table)?;
         let alias = alias.unwrap_or_else(|| name.name.clone());
         if let Some(text) = table.view.clone() {
-            let shows = self.shows_view_rows(&alias);
+            let is_written = !self.writes.is_empty();
+            let shape = if is_written { self.shape_of(&schema, &table)? } else { None };
+            let shows = shape.is_some() || self.shows_view_rows(&alias);
             self.note_read(&schema, &table);
             let rel = self.computed_once(|t| t.view(&table, &text, &schema, shows))?;
             let names: Vec<String> = table.columns.iter().map(|column| column.name.clone()).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let sql = self.derived(rel, &alias, &names, scope)?;
-            scope.sources.last_mut().into_iter().for_each(|source| source.denied.clone_from(&denied));
+            if let Some(source) = scope.sources.last_mut() {
+                source.denied = denied;
+                source.schema.clone_from(&schema.name);
+                let through = is_written.then(|| self.through((&schema, &table), shape, source.row_ids.as_deref()));
+                source.through = through.map(Box::new);
+            }
             return Ok(sql);
         }
         if table.is_sequence() {

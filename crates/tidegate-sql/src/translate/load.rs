@@ -4,7 +4,10 @@ use std::{rc::Rc, sync::Arc};
 
 use sqlparser::ast::Expr;
 
-use super::{Res, Translator, dml::InsertPlan};
+use super::{
+    Res, Translator,
+    dml::{Destination, InsertPlan},
+};
 use crate::{
     catalog::Table,
     env::Charset,
@@ -39,7 +42,7 @@ pub(crate) enum FieldTo {
 }
 
 impl Translator<'_> {
-    /// The columns that get values.
+    /// The columns of a table or view that get values.
     pub(super) fn inserted_columns(
         &mut self,
         schema: &Arc<Schema>,
@@ -63,10 +66,10 @@ impl Translator<'_> {
     }
 
     /// What SET makes of each line of a file: the last columns get these values.
-    pub(super) fn insert_file(&mut self, plan: &mut InsertPlan, values: &[Expr]) -> Res<()> {
+    pub(super) fn insert_file(&mut self, to: &Destination, plan: &mut InsertPlan, values: &[Expr]) -> Res<()> {
         let behind = plan.columns.split_off(plan.columns.len() - values.len());
         let fields = std::mem::replace(&mut plan.columns, behind);
-        let row = self.insert_row(plan, values, 1, true, &mut None)?;
+        let row = self.insert_row(to, plan, values, 1, true, &mut None)?;
         plan.rows.push(row);
         plan.columns.splice(..0, fields);
         Ok(())

@@ -49,7 +49,7 @@ pub(crate) mod select;
 pub(crate) mod target_table;
 pub(crate) mod types;
 mod union;
-mod view;
+pub(crate) mod view;
 pub(crate) mod walk;
 pub(crate) mod windows;
 

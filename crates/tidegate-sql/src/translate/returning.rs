@@ -6,8 +6,13 @@ use std::sync::Arc;
 
 use tidegate_rows::Column;
 
-use super::{Res, Translator, dml::Feed, list::Listed, scope::Scope};
-use crate::{catalog::Table, errors, parse, schema::Schema, value::out::Out};
+use super::{
+    Res, Translator,
+    dml::{Destination, Feed},
+    list::Listed,
+    scope::Scope,
+};
+use crate::{catalog::Table, errors, parse, value::out::Out};
 
 /// The columns of a result that a writing statement gives.
 #[derive(Debug)]
@@ -29,17 +34,14 @@ impl Translator<'_> {
     ///
     /// # Errors
     /// As [`returned`](Self::returned).
-    pub(super) fn returning(
-        &mut self,
-        schema: &Arc<Schema>,
-        table: &Arc<Table>,
-        list: &parse::Returning,
-    ) -> Res<Arc<Returning>> {
-        let (from, mut source) = self.table_source(schema, table, crate::temporary_name::shown(&table.name));
-        source.denied = self.denied(schema, table);
+    pub(super) fn returning(&mut self, to: &Destination, list: &parse::Returning) -> Res<Arc<Returning>> {
+        if to.is_of_join() {
+            return Err(errors::unsupported(format!("RETURNING of the join view {}", to.name())));
+        }
+        let (from, source) = self.destination_source(to);
         let rowid = source.rowid_text();
         let mut scope = Scope { sources: vec![source], ..Scope::default() };
-        let (texts, returned) = self.returned(list, &mut scope, table)?;
+        let (texts, returned) = self.returned(list, &mut scope, &to.table)?;
         let sql = format!("SELECT {} FROM {from} WHERE {rowid} = ?{}", texts.join(", "), self.binds.len() + 1);
         let feed = self.feed_of(sql, returned.outs.to_vec());
         Ok(Arc::new(Returning { returned: Arc::new(returned), feed }))

@@ -37,6 +37,8 @@ pub(crate) struct Rule {
 pub(crate) enum RuleKind {
     Default(usize),
     Generated(usize),
+    /// The check option of the view that the statement names.
+    Seen,
     /// CHECK, by its name as errors show it.
     Check(String),
 }
@@ -144,7 +146,7 @@ fn rule(session: &Session<'_>, table: &Table, kind: RuleKind, text: &str) -> Res
     let clause = match &kind {
         RuleKind::Default(_) => "DEFAULT",
         RuleKind::Generated(_) => "GENERATED ALWAYS AS",
-        RuleKind::Check(_) => "CHECK",
+        RuleKind::Seen | RuleKind::Check(_) => "CHECK",
     };
     let (expr, tokens) = parse_expression(text)?;
     let mut translator = Translator::new(session.within(session.schema), text.as_bytes(), &[], (&[], &[]), &tokens);
@@ -156,6 +158,7 @@ fn rule(session: &Session<'_>, table: &Table, kind: RuleKind, text: &str) -> Res
     let scope = Scope { sources: vec![source], clause, ..Scope::default() };
     let ex = translator.expr(&expr, &scope)?;
     let owner = match &kind {
+        RuleKind::Seen => String::new(),
         RuleKind::Check(name) => name.clone(),
         RuleKind::Default(to) | RuleKind::Generated(to) => table.columns[*to].name.clone(),
     };
@@ -165,7 +168,7 @@ fn rule(session: &Session<'_>, table: &Table, kind: RuleKind, text: &str) -> Res
         return Err(errors::not_in_generated(text, clause, owner));
     }
     let value = match &kind {
-        RuleKind::Check(_) => translator.truth(&ex),
+        RuleKind::Seen | RuleKind::Check(_) => translator.truth(&ex),
         _ => translator.text(&ex),
     };
     translator.check_operations()?;

@@ -11,7 +11,7 @@ use super::{
     scope::{Scope, Source},
     select::name_parts,
 };
-use crate::errors;
+use crate::{catalog::IndexPart, errors};
 
 impl Translator<'_> {
     /// Checks a statement that changes rows: a key must find those of all its tables, of one of them by constants.
@@ -39,7 +39,11 @@ impl Translator<'_> {
         let found = |place: usize, by: By| {
             conditions.iter().any(|condition| by_key(condition, scope, place, &scope.sources[place], by))
         };
-        let tables = || (0..scope.sources.len()).filter(|place| scope.sources[*place].table.is_some());
+        let is_stored = |source: &Source| match &source.through {
+            Some(view) => view.shape.is_some(),
+            None => source.table.is_some(),
+        };
+        let tables = || (0..scope.sources.len()).filter(|place| is_stored(&scope.sources[*place]));
         if tables().all(|place| found(place, By::Others)) && tables().any(|place| found(place, By::Constants)) {
             return Ok(());
         }
@@ -87,12 +91,14 @@ fn by_key(condition: &Expr, scope: &Scope<'_>, target: usize, source: &Source, b
 /// Whether an expression is the first column of a key.
 fn is_key(expr: &Expr, scope: &Scope<'_>, target: usize, source: &Source) -> bool {
     let Some(parts) = name_parts(expr) else { return false };
-    let (Ok(Some((at, column))), Some(table)) = (scope.locate(&parts), &source.table) else { return false };
-    at == target
-        && table
-            .indexes
-            .iter()
-            .any(|index| index.parts.first().is_some_and(|part| table.position(part.column) == Some(column)))
+    let Ok(Some((at, column))) = scope.locate(&parts) else { return false };
+    let found = match (&source.through, &source.table) {
+        (Some(view), _) => view.column(column),
+        (None, table) => table.as_deref().map(|table| (table, column)),
+    };
+    let Some((table, column)) = found.filter(|_| at == target) else { return false };
+    let is_first = |part: &IndexPart| table.position(part.column) == Some(column);
+    table.indexes.iter().any(|index| index.parts.first().is_some_and(is_first))
 }
 
 /// Whether an expression may depend on the rows of a source, or of any.

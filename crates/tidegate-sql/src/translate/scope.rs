@@ -6,6 +6,7 @@ use super::{
     Code, Coercibility, Ex, Origin, Res, Translator,
     access::Denied,
     list::{Listed, Sees},
+    view::through::Through,
 };
 use crate::{
     accounts::Privileges,
@@ -40,6 +41,8 @@ pub(crate) struct Source {
     pub(crate) row_ids: Option<Vec<(i64, String)>>,
     /// What of it the session may not read; `None` if it may read all.
     pub(crate) denied: Option<Rc<Denied>>,
+    /// The view that this is, in a statement that writes.
+    pub(crate) through: Option<Box<Through>>,
 }
 
 impl std::fmt::Debug for Schema {
@@ -160,12 +163,18 @@ impl Source {
             rowid: String::new(),
             row_ids: Some(Vec::new()),
             denied: None,
+            through: None,
         }
     }
 
     /// The row id in SQLite's text.
     pub(crate) fn rowid_text(&self) -> String {
         format!("{}.{}", self.sql_alias, self.rowid)
+    }
+
+    /// The table, by its place among those of a view, and the position there that a column has.
+    pub(super) fn base_of(&self, column: usize) -> Option<(usize, usize)> {
+        self.through.as_ref().map_or(Some((0, column)), |view| view.base_of(column))
     }
 
     /// A column as an expression.
@@ -459,6 +468,7 @@ impl Translator<'_> {
             single: false,
             rowid: "rowid".to_owned(),
             denied: None,
+            through: None,
         };
         (sql, source)
     }

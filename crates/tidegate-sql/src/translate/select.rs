@@ -316,7 +316,7 @@ impl Translator<'_> {
         Ok(Parts { head: format!("SELECT {distinct}"), items, tail, limit_one, locked, row_ids })
     }
 
-    fn filter(&mut self, selection: &Expr, scope: &mut Scope<'_>) -> Res<String> {
+    pub(super) fn filter(&mut self, selection: &Expr, scope: &mut Scope<'_>) -> Res<String> {
         scope.clause = "where clause";
         let ex = self.expr(selection, scope)?;
         if ex.aggregate {

@@ -15,12 +15,14 @@ use tidegate_rows::ServerError;
 use super::{
     Session,
     programs::FiredCell,
-    rules::{Rule, rules_of},
+    rules::{Rule, RuleKind, rules_of},
+    view::through::Through,
 };
 use crate::{
     catalog::{Index, Table, TableState, references::Reference},
     coerce::Target,
     env::Env,
+    errors,
     parse::KeyKind,
     schema::Schema,
     store::prepared::Text,
@@ -40,7 +42,18 @@ pub(crate) struct TargetTable {
     pub(crate) references: Box<[Reference]>,
     /// Its triggers, as far as the plan may fire them.
     pub(crate) triggers: FiredCell,
+    /// What the statement names instead of the table.
+    pub(crate) view: Option<Box<WrittenView>>,
     texts: Texts,
+}
+
+/// A view that a statement writes through.
+#[derive(Debug)]
+pub(crate) struct WrittenView {
+    pub(crate) schema: Arc<Schema>,
+    pub(crate) name: String,
+    /// It does not show the AUTO_INCREMENT column.
+    pub(crate) hides_auto: bool,
 }
 
 /// The texts that find and change single rows, made when a statement needs them first.
@@ -83,8 +96,45 @@ impl TargetTable {
             reached: catalog.reached_from(table),
             references: catalog.references_to(table.id).into(),
             triggers: FiredCell::default(),
+            view: None,
             texts: Texts::default(),
         })
+    }
+
+    /// The same for a statement that names a view, of whose tables it is the one with this number. Its rows are to pass `seen` too.
+    pub(crate) fn through(self, view: &Through, place: usize, seen: Option<Rule>) -> Self {
+        let auto = self.table.auto_column();
+        let shows =
+            |position| (0..view.view.columns.len()).any(|column| view.base_of(column) == Some((place, position)));
+        let hides_auto = auto.is_some_and(|position| !shows(position));
+        let mut rules = self.rules.into_vec();
+        // MariaDB looks at the constraints behind it.
+        let at = rules.iter().position(|rule| matches!(rule.kind, RuleKind::Check(_))).unwrap_or(rules.len());
+        rules.splice(at..at, seen);
+        let written = WrittenView { schema: Arc::clone(&view.schema), name: view.view.name.clone(), hides_auto };
+        Self { rules: rules.into(), view: Some(Box::new(written)), ..self }
+    }
+
+    /// What the statement names: the table, or a view of it, with its schema.
+    pub(crate) fn named(&self) -> (&Schema, &str) {
+        match &self.view {
+            Some(view) => (&view.schema, &view.name),
+            None => (&self.schema, crate::temporary_name::shown(&self.table.name)),
+        }
+    }
+
+    /// The error of a row that a rule does not let pass.
+    #[cold]
+    pub(crate) fn refused_by(&self, rule: &RuleKind) -> ServerError {
+        match rule {
+            RuleKind::Check(name) => {
+                errors::check_failed(name, &self.schema.name, crate::temporary_name::shown(&self.table.name))
+            }
+            _ => {
+                let (schema, view) = self.named();
+                errors::not_seen(&schema.name, view)
+            }
+        }
     }
 
     /// Whether a plan has triggers to fire here.
@@ -97,6 +147,7 @@ impl TargetTable {
         Target {
             schema: &self.schema.name,
             table: crate::temporary_name::shown(&self.table.name),
+            view: self.view.as_ref().map(|view| (view.schema.name.as_str(), view.name.as_str())),
             column: &self.table.columns[column],
             row,
             strict,

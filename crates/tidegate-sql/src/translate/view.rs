@@ -1,6 +1,11 @@
 //! Views: texts that are translated where their names stand.
 
+mod seen;
+pub(crate) mod through;
+
 use std::sync::Arc;
+
+use sqlparser::ast::Query;
 
 use super::{
     Res, Translator,
@@ -40,6 +45,21 @@ impl Translator<'_> {
         shows_row_ids: bool,
         temporary: u64,
     ) -> Res<Rel> {
+        self.in_text_of(name, (text, mode), schema, temporary, |inner, query| {
+            inner.locks.shows_row_ids = shows_row_ids;
+            inner.query(query, None, Wanted::Any)
+        })
+    }
+
+    /// Translates something of the query of a view, over a set of temporary tables.
+    fn in_text_of<T>(
+        &mut self,
+        name: &str,
+        (text, mode): (&str, u64),
+        schema: &Arc<Schema>,
+        temporary: u64,
+        translate: impl FnOnce(&mut Translator<'_>, &Query) -> Res<T>,
+    ) -> Res<T> {
         let mut session = self.session.within(Some(schema));
         session.inputs.temporary = temporary;
         session.inputs.sql_mode = sql_mode::reading_as(session.inputs.sql_mode, mode);
@@ -49,11 +69,6 @@ impl Translator<'_> {
         let mode = session.inputs.lex_mode();
         let (statement, tokens) = parse::parse(text.as_bytes(), 0, mode, concat, Literals::Inline)?;
         let Statement::Query(query) = statement else { return Err(errors::syntax(text)) };
-        self.in_view(name, |outer| {
-            outer.with_text(session, text.as_bytes(), &tokens, |inner| {
-                inner.locks.shows_row_ids = shows_row_ids;
-                inner.query(&query, None, Wanted::Any)
-            })
-        })
+        self.in_view(name, |outer| outer.with_text(session, text.as_bytes(), &tokens, |inner| translate(inner, &query)))
     }
 }

@@ -18,6 +18,7 @@ mod sequences;
 mod table;
 mod transactions;
 mod triggers;
+mod views;
 
 use std::time::Duration;
 

@@ -4,23 +4,63 @@ use std::sync::Arc;
 
 use sqlparser::ast::{Expr, GroupByExpr, Ident, Query, SelectItem, SetExpr};
 
-use super::{Cellish, InsertPlan, InsertRow, Upsert, default_of, is_default};
+use super::{Cellish, InsertPlan, InsertRow, Upsert, default_of, is_default, several_tables};
 use crate::{
     catalog::Table,
-    column::{Column, Default, same_name},
+    column::{Default, same_name},
     errors,
     lexer::Item,
-    parse::{self, InsertSource, TableName},
+    parse::{self, InsertSource},
     schema::Schema,
     translate::{
         Code, Coercibility, Res, Source as Constant, Translator,
+        access::Change,
         assign::{FeedColumns, RowValue, number_marks},
         scope::{NewRow, Scope, Source, SourceColumn},
         select::Wanted,
         types::stored,
+        view::through::Through,
     },
     value::{Datum, Rep, out::Out},
 };
+
+/// Where an INSERT puts its rows: a table, or one behind a view.
+#[derive(Debug)]
+pub(in crate::translate) struct Destination {
+    pub(in crate::translate) schema: Arc<Schema>,
+    pub(in crate::translate) table: Arc<Table>,
+    /// The view that the statement names, and the number of the table among its tables.
+    view: Option<(Through, usize)>,
+}
+
+impl Destination {
+    /// The name by which the statement knows it.
+    pub(in crate::translate) fn name(&self) -> &str {
+        match &self.view {
+            Some((view, _)) => &view.view.name,
+            None => crate::temporary_name::shown(&self.table.name),
+        }
+    }
+
+    /// Whether other tables are behind the view too.
+    pub(in crate::translate) fn is_of_join(&self) -> bool {
+        let shape = self.view.as_ref().and_then(|(view, _)| view.shape.as_ref());
+        shape.is_some_and(|shape| shape.tables().len() > 1)
+    }
+
+    /// The position in the table of a column of what the statement names.
+    fn position(&self, column: usize) -> Option<usize> {
+        let Some((view, place)) = &self.view else { return Some(column) };
+        view.base_of(column).filter(|(of, _)| of == place).map(|(_, position)| position)
+    }
+
+    /// The name by which the statement knows a column of the table, if it does.
+    fn column_name(&self, position: usize) -> Option<&str> {
+        let named = self.view.as_ref().map_or(&self.table, |(view, _)| &view.view);
+        let column = (0..named.columns.len()).find(|column| self.position(*column) == Some(position))?;
+        Some(&named.columns[column].name)
+    }
+}
 
 /// The columns of a table in FROM, each with the table's alias.
 fn columns_by_alias(source: &Source) -> Vec<(String, String)> {
@@ -28,27 +68,16 @@ fn columns_by_alias(source: &Source) -> Vec<(String, String)> {
 }
 
 impl Translator<'_> {
-    fn base_table(&mut self, name: &TableName) -> Res<(Arc<Schema>, Arc<Table>)> {
-        let (schema, table) = self.visible_table(name)?;
-        if table.is_view() {
-            return Err(errors::unsupported(format!("writing through the view {}", table.name)));
-        }
-        Ok((schema, table))
-    }
-
     /// Translates INSERT or REPLACE.
     ///
     /// # Errors
     /// MySQL's.
     pub(crate) fn insert(&mut self, insert: &parse::Insert) -> Res<InsertPlan> {
-        let (schema, table) = self.base_table(&insert.table)?;
-        let listed = insert.columns.as_ref().is_some_and(|names| !names.is_empty());
-        // Before anything is said about columns.
-        self.may_insert(&schema, &table, if listed { Some(&[]) } else { None }, insert.replace)?;
-        self.home = Some(Arc::clone(&schema));
-        let columns = self.inserted_columns(&schema, &table, insert)?;
+        let (to, columns) = self.inserted_into(insert)?;
+        self.home = Some(Arc::clone(&to.schema));
+        let view = to.view.as_ref().map(|(view, place)| (view, *place));
         let mut plan = InsertPlan {
-            to: self.target_table(&schema, &table)?,
+            to: self.target_table((&to.schema, &to.table), view, true)?,
             columns,
             rows: Vec::new(),
             query: None,
@@ -63,7 +92,7 @@ impl Translator<'_> {
                 let explicit = insert.columns.as_ref().is_some_and(|names| !names.is_empty());
                 let mut row_scope = None;
                 for (number, row) in rows.iter().enumerate() {
-                    let row = self.insert_row(&plan, row, number + 1, explicit, &mut row_scope)?;
+                    let row = self.insert_row(&to, &plan, row, number + 1, explicit, &mut row_scope)?;
                     plan.rows.push(row);
                 }
                 if rows.iter().all(Vec::is_empty) {
@@ -79,26 +108,113 @@ impl Translator<'_> {
                 if let SetExpr::Values(_) = &*query.body {
                     return Err(errors::unsupported("VALUES as a query"));
                 }
-                self.insert_query(&mut plan, insert, query)?;
+                self.insert_query(&to, &mut plan, insert, query)?;
             }
-            InsertSource::File { values, .. } => self.insert_file(&mut plan, values)?,
+            InsertSource::File { values, .. } => self.insert_file(&to, &mut plan, values)?,
         }
         if !insert.on_duplicate.is_empty() && plan.on_duplicate.is_none() {
-            plan.on_duplicate = Some(Box::new(self.upsert(&schema, &table, insert, Vec::new())?));
+            plan.on_duplicate = Some(Box::new(self.upsert(&to, insert, Vec::new())?));
         }
         if let Some(returning) = &insert.returning {
-            plan.returning = Some(self.returning(&schema, &table, returning)?);
+            plan.returning = Some(self.returning(&to, returning)?);
         }
         Ok(plan)
     }
 
+    /// Where the rows go, and the positions there of the columns that get values.
+    fn inserted_into(&mut self, insert: &parse::Insert) -> Res<(Destination, Vec<usize>)> {
+        let (schema, table) = self.visible_table(&insert.table)?;
+        let listed = insert.columns.as_ref().is_some_and(|names| !names.is_empty());
+        // Before anything is said about columns.
+        self.may_insert(&schema, &table, if listed { Some(&[]) } else { None }, insert.replace)?;
+        if table.is_view() {
+            return self.inserted_through(schema, table, insert);
+        }
+        let columns = self.inserted_columns(&schema, &table, insert)?;
+        Ok((Destination { schema, table, view: None }, columns))
+    }
+
+    /// The same of a view, all of whose columns must be columns of tables: those that get values of one table, in which each stands
+    /// once.
+    fn inserted_through(
+        &mut self,
+        schema: Arc<Schema>,
+        view: Arc<Table>,
+        insert: &parse::Insert,
+    ) -> Res<(Destination, Vec<usize>)> {
+        let is_load = matches!(insert.source, InsertSource::File { .. });
+        let refused = || match is_load {
+            true => errors::not_updatable(&view.name, "LOAD"),
+            false => errors::not_insertable(&view.name, "INSERT"),
+        };
+        let shape = self.shape_of(&schema, &view).map_err(|error| Self::view_error(error, &schema, &view))?;
+        let shape = shape.filter(|shape| !shape.reads_itself).ok_or_else(refused)?;
+        if shape.tables().len() > 1 {
+            if is_load {
+                return Err(errors::wrong_usage("Multi-table VIEW", "LOAD"));
+            }
+            if insert.columns.as_ref().is_none_or(Vec::is_empty) {
+                return Err(errors::no_columns_for_join_view(&schema.name, &view.name));
+            }
+        }
+        let columns = self.inserted_columns(&schema, &view, insert)?;
+        let through = Through { schema, view, shape: Some(shape), rowids: Vec::new() };
+        let bases: Vec<_> = (0..through.view.columns.len()).map(|column| through.base_of(column)).collect();
+        let mut places = columns.iter().filter_map(|column| bases[*column]).map(|(place, _)| place);
+        let place = places.next().unwrap_or(0);
+        if places.any(|other| other != place) {
+            return Err(several_tables(Some(&through)));
+        }
+        for (column, base) in bases.iter().enumerate() {
+            let is_good = base.is_some_and(|(of, _)| of != place || !bases[..column].contains(base));
+            if is_load && base.is_none() && columns.contains(&column) {
+                return Err(errors::column_not_updatable(&through.view.columns[column].name));
+            }
+            if !is_load && !is_good {
+                return Err(errors::not_insertable(&through.view.name, "INSERT"));
+            }
+        }
+        self.may_through(&through, Change::Insert { replaces: insert.replace }, &columns)?;
+        let found = through.shape.as_ref().and_then(|shape| shape.tables().get(place).copied());
+        let (schema, table) = found.ok_or_else(|| errors::internal("a view without its table"))?;
+        let (schema, table) = (Arc::clone(schema), Arc::clone(table));
+        let positions = columns.iter().filter_map(|column| bases[*column]).map(|(_, position)| position).collect();
+        Ok((Destination { schema, table, view: Some((through, place)) }, positions))
+    }
+
+    /// The table of an INSERT as a source, with the columns of the view that the statement names. Rows need not be seen through it.
+    pub(in crate::translate) fn destination_source(&mut self, to: &Destination) -> (String, Source) {
+        let (from, mut source) = self.table_source(&to.schema, &to.table, to.name());
+        let Some((view, _)) = &to.view else {
+            source.denied = self.denied(&to.schema, &to.table);
+            return (from, source);
+        };
+        self.note_read(&view.schema, &view.view);
+        source.denied = self.denied(&view.schema, &view.view);
+        source.schema.clone_from(&view.schema.name);
+        let columns = view.view.columns.iter().enumerate().map(|(index, column)| match to.position(index) {
+            Some(position) => SourceColumn { name: column.name.clone(), ..source.columns[position].clone() },
+            // One of another table, which has no row here.
+            None => SourceColumn { name: String::new(), hidden: true, ..source.columns[0].clone() },
+        });
+        source.columns = columns.collect();
+        source.through = Some(Box::new(view.clone()));
+        (from, source)
+    }
+
     /// The query that gives the rows, with the columns of its tables that ON DUPLICATE KEY UPDATE names behind those that are inserted.
-    fn insert_query(&mut self, plan: &mut InsertPlan, insert: &parse::Insert, query: &Query) -> Res<()> {
+    fn insert_query(
+        &mut self,
+        to: &Destination,
+        plan: &mut InsertPlan,
+        insert: &parse::Insert,
+        query: &Query,
+    ) -> Res<()> {
         let mut query = std::borrow::Cow::Borrowed(query);
         if !insert.on_duplicate.is_empty() {
             let sources = self.selected_sources(&query)?;
             let names: Vec<(String, String)> = sources.iter().flat_map(columns_by_alias).collect();
-            let mut upsert = self.upsert(&plan.to.schema, &plan.to.table, insert, sources)?;
+            let mut upsert = self.upsert(to, insert, sources)?;
             for index in upsert.number_selected(plan.columns.len()) {
                 let (alias, column) = &names[index];
                 let parts = vec![Ident::with_quote('`', alias), Ident::with_quote('`', column)];
@@ -148,6 +264,7 @@ impl Translator<'_> {
 
     pub(in crate::translate) fn insert_row(
         &mut self,
+        to: &Destination,
         plan: &InsertPlan,
         row: &[Expr],
         number: usize,
@@ -163,7 +280,7 @@ impl Translator<'_> {
         let mut values = Vec::new();
         let mut feed = FeedColumns::default();
         for (expr, column) in row.iter().zip(&plan.columns) {
-            if is_default(expr) || is_own_default(expr, &plan.to.table.columns[*column]) {
+            if is_default(expr) || is_own_default(expr, to, *column) {
                 values.push(Cellish::Default);
                 continue;
             }
@@ -173,7 +290,7 @@ impl Translator<'_> {
                     // It may be a column of the row itself.
                     self.binds.truncate(binds);
                     self.effects = effects;
-                    values.push(self.value_of_row(expr, (&plan.to.schema, &plan.to.table), row_scope)?);
+                    values.push(self.value_of_row(expr, to, row_scope)?);
                     continue;
                 }
                 ex => ex?,
@@ -193,32 +310,26 @@ impl Translator<'_> {
     }
 
     /// ON DUPLICATE KEY UPDATE, which may name the columns of `selected` too.
-    fn upsert(
-        &mut self,
-        schema: &Arc<Schema>,
-        table: &Arc<Table>,
-        insert: &parse::Insert,
-        selected: Vec<Source>,
-    ) -> Res<Upsert> {
-        let (from, mut source) = self.table_source(schema, table, crate::temporary_name::shown(&table.name));
-        source.denied = self.denied(schema, table);
-        let new_columns = table
-            .columns
-            .iter()
-            .enumerate()
-            .map(|(index, column)| SourceColumn {
+    fn upsert(&mut self, to: &Destination, insert: &parse::Insert, selected: Vec<Source>) -> Res<Upsert> {
+        let table = &to.table;
+        let (from, source) = self.destination_source(to);
+        let new_columns = source.columns.iter().enumerate();
+        let new_columns = new_columns.filter_map(|(index, column)| {
+            let position = to.position(index)?;
+            Some(SourceColumn {
                 name: column.name.clone(),
-                sql: RowValue::Refused(index).mark(),
-                ty: column.ty.clone(),
+                sql: RowValue::Refused(position).mark(),
+                ty: table.columns[position].ty.clone(),
                 nullable: true,
                 coercibility: Coercibility::Column,
                 origin: None,
                 hidden: false,
             })
-            .collect();
+        });
+        let new_columns = new_columns.collect();
         let mut feed = FeedColumns::default();
-        for (index, column) in table.columns.iter().enumerate() {
-            feed.push(format!("{}.{}", source.sql_alias, source.columns[index].sql), Out::of(&column.ty));
+        for column in &table.columns {
+            feed.push(format!("{}.c{}", source.sql_alias, column.id), Out::of(&column.ty));
         }
         let condition = format!("{}.rowid", source.sql_alias);
         let mut scope = Scope { sources: vec![source], ..Scope::default() };
@@ -231,8 +342,13 @@ impl Translator<'_> {
         let (mut columns, mut values) = (Vec::new(), Vec::new());
         for assignment in &insert.on_duplicate {
             let (_, column) = self.target_column(assignment, &scope.sources[..1])?;
-            self.may_update(schema, table, column)?;
-            columns.push(column);
+            let (place, position) = self.may_assign(&scope.sources[0], column)?;
+            if let Some((view, known)) = &to.view
+                && *known != place
+            {
+                return Err(several_tables(Some(view)));
+            }
+            columns.push(position);
             values.push(self.assigned_value(&assignment.value, &mut scope, 0, column, &mut feed)?);
         }
         let FeedColumns { texts, outs } = feed;
@@ -258,8 +374,12 @@ fn literal_row(columns: &[usize], row: &[Item], number: usize) -> Res<InsertRow>
     Ok(InsertRow { values: row.iter().map(value).collect(), feed: None })
 }
 
-/// Whether a value for a column is DEFAULT of that column itself, which each row evaluates.
-fn is_own_default(expr: &Expr, column: &Column) -> bool {
-    let own = |name: &Expr| matches!(name, Expr::Identifier(name) if same_name(&name.value, &column.name));
-    matches!(column.default, Default::Expression(_)) && default_of(expr).flatten().is_some_and(own)
+/// Whether a value for the column at a position is DEFAULT of that column itself, which each row evaluates.
+fn is_own_default(expr: &Expr, to: &Destination, position: usize) -> bool {
+    if !matches!(to.table.columns[position].default, Default::Expression(_)) {
+        return false;
+    }
+    let is_known = |name: &str| to.column_name(position).is_some_and(|known| same_name(name, known));
+    let own = |name: &Expr| matches!(name, Expr::Identifier(name) if is_known(&name.value));
+    default_of(expr).flatten().is_some_and(own)
 }
