@@ -1,6 +1,6 @@
-//! The socket of a client's connection, registered for input alone.
+//! The socket of a connection that stands: a client's, or ours to a unix domain socket. It is registered for input alone.
 //!
-//! A socket takes an answer at once, nearly always, so that nobody asks the event loop for room before it was full. To be
+//! A socket takes what it is given at once, nearly always, so that nobody asks the event loop for room before it was full. To be
 //! told of room for each new connection would be one event for each.
 
 use std::{
@@ -8,10 +8,11 @@ use std::{
     io::{self, IoSlice},
     mem::{MaybeUninit, offset_of},
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    path::Path,
     task::{Context, Poll, ready},
 };
 
-use socket2::{SockAddr, SockRef};
+use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 use tokio::io::{Interest, unix::AsyncFd};
 
 /// Owns the one descriptor that it names, from its beginning to its end.
@@ -46,6 +47,15 @@ impl ClientSocket {
     /// The system cannot watch another socket.
     pub fn register(socket: OwnedFd) -> io::Result<Self> {
         Ok(ClientSocket { input: watch(socket, Interest::READABLE)?, full: Cell::new(false), output: OnceCell::new() })
+    }
+    /// Connects to a unix domain socket. The system does so at once or refuses: there is nothing to wait for.
+    ///
+    /// # Errors
+    /// Those of connect(2); `WouldBlock` when too many wait there for being accepted.
+    pub fn connect_local(path: &Path) -> io::Result<Self> {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)?;
+        socket.connect(&SockAddr::unix(path)?)?;
+        Self::register(socket.into())
     }
     /// Takes the socket out of the event loop.
     pub(crate) fn into_fd(self) -> OwnedFd {
@@ -188,6 +198,24 @@ mod tests {
             assert!(socket.poll_write_ready(&mut Context::from_waker(Waker::noop())).is_pending());
             client.read_exact(&mut vec![0; sent]).expect("what was sent");
         }
+    }
+
+    #[tokio::test]
+    async fn a_local_connection_can_be_written_to_at_once() {
+        let path = std::env::temp_dir().join(format!("tidegate-local-{}.sock", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        assert_eq!(ClientSocket::connect_local(&path).expect_err("nobody").kind(), io::ErrorKind::NotFound);
+        let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+        let socket = ClientSocket::connect_local(&path).expect("a connection");
+        assert_eq!(socket.try_write_vectored(&[IoSlice::new(b"hello")]).expect("room"), 5);
+        let mut bytes = [0; 5];
+        let mut peer = listener.accept().expect("a client").0;
+        peer.read_exact(&mut bytes).expect("what was sent");
+        peer.write_all(b"world").expect("room");
+        poll_fn(|cx| socket.poll_read_ready(cx)).await.expect("a connected socket");
+        assert_eq!(socket.try_read(&mut bytes).expect("bytes"), 5);
+        assert_eq!(&bytes, b"world");
+        std::fs::remove_file(&path).expect("removed");
     }
 
     #[test]

@@ -13,10 +13,7 @@ use std::{
 
 use bytes::BufMut;
 use rustls::{ClientConnection, Connection};
-use tokio::{
-    io::Interest,
-    net::{TcpStream, UnixStream},
-};
+use tokio::{io::Interest, net::TcpStream};
 
 use crate::{
     client_socket::ClientSocket,
@@ -26,14 +23,12 @@ use crate::{
 /// A connected socket.
 #[derive(Debug)]
 pub enum Stream {
-    /// A client's.
+    /// A client's, or ours to a unix domain socket.
     Client(ClientSocket),
     /// Any of the others, with TLS.
     Tls(Box<TlsStream>),
     /// TCP.
     Tcp(TcpStream),
-    /// A unix domain socket.
-    Unix(UnixStream),
     /// No socket any more.
     Closed,
 }
@@ -48,7 +43,6 @@ macro_rules! on_socket {
         match $self.socket() {
             Stream::Client($socket) => $call,
             Stream::Tcp($socket) => $call,
-            Stream::Unix($socket) => $call,
             // The socket of TLS is another one.
             Stream::Tls(_) | Stream::Closed => $closed,
         }
@@ -106,7 +100,6 @@ impl Stream {
             Stream::Client(socket) => receive(socket, buf),
             Stream::Tls(stream) => stream.try_read_buf(buf),
             Stream::Tcp(socket) => receive(socket, buf),
-            Stream::Unix(socket) => receive(socket, buf),
             Stream::Closed => closed(),
         }
     }
@@ -261,7 +254,7 @@ impl Stream {
     #[must_use]
     pub fn connect_tls(self, conn: ClientConnection) -> Self {
         match self {
-            Stream::Tcp(_) | Stream::Unix(_) => Stream::Tls(Box::new(TlsStream::connecting(self, conn))),
+            Stream::Client(_) | Stream::Tcp(_) => Stream::Tls(Box::new(TlsStream::connecting(self, conn))),
             other => other,
         }
     }
@@ -291,7 +284,7 @@ impl Stream {
         let _ = match self.socket() {
             Stream::Client(socket) => socket.set_nodelay(true),
             Stream::Tcp(socket) => socket.set_nodelay(true),
-            Stream::Unix(_) | Stream::Tls(_) | Stream::Closed => Ok(()),
+            Stream::Tls(_) | Stream::Closed => Ok(()),
         };
     }
     /// Makes the system look after a connection that is idle.
@@ -335,12 +328,6 @@ impl Readable for ClientSocket {
 }
 
 impl Readable for TcpStream {
-    fn try_input<R>(&self, io: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
-        self.try_io(Interest::READABLE, io)
-    }
-}
-
-impl Readable for UnixStream {
     fn try_input<R>(&self, io: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
         self.try_io(Interest::READABLE, io)
     }

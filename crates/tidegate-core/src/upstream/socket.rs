@@ -12,9 +12,9 @@ use std::{
 
 use bstr::{BStr, BString, ByteSlice};
 use bytes::BytesMut;
-use tokio::net::{TcpSocket, UnixStream};
+use tokio::net::TcpSocket;
 
-use tidegate_net::tls::HandshakeError;
+use tidegate_net::{client_socket::ClientSocket, tls::HandshakeError};
 use tidegate_tls::{failure::Reason, verify::VerifyError};
 
 use super::{Address, tls::TlsPeer};
@@ -232,7 +232,7 @@ impl Socket {
                 }
                 Stream::Tcp(socket.connect(*address).await?)
             }
-            Address::Unix(path) => Stream::Unix(UnixStream::connect(path).await?),
+            Address::Unix(path) => Stream::Client(ClientSocket::connect_local(path)?),
         };
         if destination.socket_keepalive {
             stream.set_keepalive();

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use socket2::{Domain, SockRef, Socket, Type as SocketType};
+use socket2::SockRef;
 use tidegate_core::resolver;
-use tidegate_net::stream::Stream;
-use tokio::net::{TcpSocket, UnixStream};
+use tidegate_net::{client_socket::ClientSocket, stream::Stream};
+use tokio::net::TcpSocket;
 
 use super::conn::Conn;
 use super::failure::{Failure, debug, push_nil_error};
@@ -229,7 +229,7 @@ impl Job {
     /// Connects at once where the system allows it, or waits.
     fn begin(self, lua: &mut Lua, place: Option<Place<Rc<Conn>>>) -> CResult {
         if let Target::Unix(path) = &self.target {
-            match connect_unix(path) {
+            match ClientSocket::connect_local(path).map(Stream::Client) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => {
                     let call = format!("connect() to unix:{}", path.display());
@@ -320,7 +320,7 @@ impl Job {
             // Only when the listener's queue is full: the system gives no event for that.
             loop {
                 tokio::time::sleep(Duration::from_millis(10)).await;
-                match connect_unix(path) {
+                match ClientSocket::connect_local(path).map(Stream::Client) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     result => return result.map_err(Failure::from),
                 }
@@ -346,15 +346,6 @@ impl Job {
         }
         Ok(Stream::Tcp(socket.connect(address).await?))
     }
-}
-
-/// Connects to a unix socket, which never takes time.
-fn connect_unix(path: &std::path::Path) -> io::Result<Stream> {
-    let socket = Socket::new(Domain::UNIX, SocketType::STREAM, None)?;
-    socket.set_nonblocking(true)?;
-    socket.connect(&socket2::SockAddr::unix(path)?)?;
-    let stream: std::os::unix::net::UnixStream = socket.into();
-    Ok(Stream::Unix(UnixStream::from_std(stream)?))
 }
 
 /// The addresses of `name`; an error is what the script gets.

@@ -9,9 +9,9 @@ use std::{
 };
 
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs, pki_types::PrivateKeyDer};
-use tokio::net::UnixStream;
 
 use super::*;
+use crate::client_socket::ClientSocket;
 
 #[derive(Default)]
 struct Woken(AtomicBool);
@@ -23,10 +23,10 @@ impl Wake for Woken {
 }
 
 /// A socket of this runtime, and its peer's.
-fn sockets() -> (UnixStream, PeerSocket) {
+fn sockets() -> (ClientSocket, PeerSocket) {
     let (ours, theirs) = PeerSocket::pair().expect("sockets");
     ours.set_nonblocking(true).expect("set");
-    (UnixStream::from_std(ours).expect("a socket of this runtime"), theirs)
+    (ClientSocket::register(ours.into()).expect("a socket of this runtime"), theirs)
 }
 
 fn client(trusted: RootCertStore) -> ClientConnection {
@@ -82,7 +82,7 @@ async fn shaken_hands(words: &[u8]) -> (TlsStream, Client) {
     let (socket, peer) = sockets();
     peer.set_nonblocking(true).expect("set");
     let (stream, mut client) =
-        (TlsStream::accepting(Stream::Unix(socket)), Client { tls: client(trusted), socket: peer });
+        (TlsStream::accepting(Stream::Client(socket)), Client { tls: client(trusted), socket: peer });
     let (config, mut prefix, mut words) = (Arc::new(config), Vec::new(), Some(words));
     poll_fn(|cx| {
         cx.waker().wake_by_ref();
@@ -132,7 +132,7 @@ async fn tickets_leave_ahead_of_a_wait_for_input() {
 async fn what_is_not_tls_stays_to_be_read() {
     let (socket, mut peer) = sockets();
     peer.write_all(b"GET / HTTP/1.0").expect("sent");
-    let (stream, mut prefix) = (TlsStream::accepting(Stream::Unix(socket)), Vec::new());
+    let (stream, mut prefix) = (TlsStream::accepting(Stream::Client(socket)), Vec::new());
     let is_tls = poll_fn(|cx| stream.poll_hello(cx, &mut prefix)).await.expect("bytes");
     assert_eq!((is_tls, &prefix[..]), (false, &b"GET / HTTP/1.0"[..]));
     peer.write_all(b"more").expect("sent");
@@ -145,12 +145,12 @@ async fn what_is_not_tls_stays_to_be_read() {
 async fn a_reader_with_records_to_send_leaves_the_writer_its_wake_up() {
     let (socket, mut peer) = sockets();
     let mut filled = 0;
-    while let Ok(count) = socket.try_write(&[0; 4096]) {
+    while let Ok(count) = socket.try_write_vectored(&[IoSlice::new(&[0; 4096])]) {
         filled += count;
     }
     let conn = client(RootCertStore::empty());
     // It has its first message to send.
-    let stream = TlsStream::connecting(Stream::Unix(socket), conn);
+    let stream = TlsStream::connecting(Stream::Client(socket), conn);
     assert!(stream.has_unsent());
     let (writer, reader) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
     let (writing, reading) = (Waker::from(writer.clone()), Waker::from(reader.clone()));
