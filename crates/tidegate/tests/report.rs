@@ -159,7 +159,8 @@ fn interrupted_it_leaves_nothing_behind() {
     let (child, _, scratch) = begun(&site, &["--seconds", "600"]);
     // The server, and below it another process, which the kernel does not end with the report.
     eventually("the stack runs", || (at_work_below(&scratch).len() >= 2).then_some(()));
-    kill(Pid::from_raw(child.id().try_into().expect("a process number")), Signal::SIGINT).expect("delivered");
+    // As Ctrl-C, which is ignored by what was started in the background.
+    kill(Pid::from_raw(child.id().try_into().expect("a process number")), Signal::SIGTERM).expect("delivered");
     let output = support::finish(child);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(130) && said.contains("interrupted: the same command goes on"), "{said}");
