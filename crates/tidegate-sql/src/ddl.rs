@@ -9,6 +9,7 @@ mod keys;
 mod move_table;
 mod physical;
 mod rename;
+mod replace;
 mod routine;
 mod sequence;
 mod temporary;
@@ -39,7 +40,7 @@ use crate::{
     },
     task::block_on,
     temporary_name,
-    translate::{Translator, params::Text},
+    translate::{Translator, params::Text, select::RelColumn},
     value::collation::{Collation, collation_of},
 };
 
@@ -67,10 +68,14 @@ pub(crate) fn run(
     sink: &mut dyn Sink,
 ) -> Result<Option<u64>, QueryError> {
     let affected = match statement {
-        Statement::CreateDatabase { name, if_not_exists, collation, charset } => {
+        Statement::CreateDatabase { name, or_replace, if_not_exists, collation, charset } => {
             let collation = collation_of(charset.as_deref(), collation.as_deref(), Collation::DEFAULT)?;
+            let replaces = or_replace && core.engine.schema(&name).is_ok();
+            if replaces {
+                drop_database(core, &name, true)?;
+            }
             if create_database(core, &name, collation, if_not_exists)? {
-                1
+                if replaces { 2 } else { 1 }
             } else {
                 core.env.note(errors::database_exists(&name));
                 0
@@ -423,17 +428,33 @@ fn drop_table(core: &Core, schema: &Arc<Schema>, table: &Arc<Table>) -> Res<bool
         if !is_still_there(catalog, table) {
             return Ok(false);
         }
-        if let Some(child) = child_of(catalog, table.id).filter(|_| checks) {
-            return Err(errors::parent_row(format!("`{}`.`{}`", schema.name, child.name)));
+        if checks {
+            check_no_child(schema, catalog, table)?;
         }
-        if !table.is_view() {
-            conn.execute(&format!("DROP TABLE t{}", table.id)).map_err(internal)?;
-            fulltext::remove_all(conn, table)?;
-        }
-        catalog_file::remove(conn, table.id).map_err(internal)?;
-        catalog_file::programs::remove_of_table(conn, table.id).map_err(internal)?;
+        remove_table(conn, table)?;
         Ok(true)
     })
+}
+
+/// Sees that no other table refers to this one.
+///
+/// # Errors
+/// 1451
+fn check_no_child(schema: &Schema, catalog: &Catalog, parent: &Table) -> Res<()> {
+    match child_of(catalog, parent.id) {
+        Some(child) => Err(errors::parent_row(format!("`{}`.`{}`", schema.name, child.name))),
+        None => Ok(()),
+    }
+}
+
+/// Removes a table or view with its triggers, inside of the caller's transaction.
+fn remove_table(conn: &Conn, table: &Table) -> Res<()> {
+    if !table.is_view() {
+        conn.execute(&format!("DROP TABLE t{}", table.id)).map_err(internal)?;
+        fulltext::remove_all(conn, table)?;
+    }
+    catalog_file::remove(conn, table.id).map_err(internal)?;
+    catalog_file::programs::remove_of_table(conn, table.id).map_err(internal)
 }
 
 fn truncate(core: &mut Core, name: &TableName) -> Res<u64> {
@@ -487,20 +508,29 @@ fn definer_of(core: &Core, definer: Option<&Who>, is_invoker: bool) -> Res<Defin
 }
 
 /// The columns of a view's text.
-fn describe_view(
+///
+/// # Errors
+/// 1352 for one that reads a temporary table, and what the text says.
+fn describe_view(core: &Core, text: &str, mode: u64, schema: &Arc<Schema>) -> Res<Vec<RelColumn>> {
+    let (columns, reads) = describe_query(core, text, mode, schema)?;
+    match reads.iter().find(|(_, name)| core.env.owns_temporary(name)) {
+        Some((_, name)) => Err(errors::view_of_temporary(temporary_name::shown(name))),
+        None => Ok(columns),
+    }
+}
+
+/// The columns of a query, and the schemas and names of the tables and views that it reads.
+fn describe_query(
     core: &Core,
     text: &str,
     mode: u64,
     schema: &Arc<Schema>,
-) -> Res<Vec<crate::translate::select::RelColumn>> {
+) -> Res<(Vec<RelColumn>, Vec<(String, String)>)> {
     let session = crate::translate::Session::new(&core.engine, &core.above.library, Some(schema), &core.env);
     let temporary = session.inputs.temporary;
     let mut translator = Translator::new(session, &[], &[], (&[], &[]), &[]);
     let rel = translator.view_over("", text, mode, schema, false, temporary)?;
-    match translator.read_names.iter().find(|(_, name)| core.env.owns_temporary(name)) {
-        Some((_, name)) => Err(errors::view_of_temporary(temporary_name::shown(name))),
-        None => Ok(rel.columns),
-    }
+    Ok((rel.columns, translator.read_names))
 }
 
 impl Core {

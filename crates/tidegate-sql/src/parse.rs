@@ -23,6 +23,7 @@ pub(crate) mod account;
 pub(crate) mod accounts;
 pub(crate) mod alter;
 pub(crate) mod column;
+mod database;
 pub(crate) mod ddl;
 mod dml;
 pub(crate) mod files;

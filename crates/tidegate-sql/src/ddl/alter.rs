@@ -243,15 +243,18 @@ fn rename_index(table: &mut Table, old: &str, new: &str) -> Res<()> {
     Ok(())
 }
 
-/// Adds an index; with IF NOT EXISTS one of this name is noted.
+/// Adds an index; with IF NOT EXISTS one of this name is noted, with OR REPLACE it goes.
 fn add_new_index(core: &Core, table: &mut Table, index: &IndexSpec) -> Res<()> {
-    match &index.name {
-        Some(name) if index.if_not_exists && table.indexes.iter().any(|known| same_name(&known.name, name)) => {
+    if let Some(name) = &index.name {
+        if index.if_not_exists && table.indexes.iter().any(|known| same_name(&known.name, name)) {
             core.env.note(errors::duplicate_key_name(name));
-            Ok(())
+            return Ok(());
         }
-        _ => add_index(table, index),
+        if index.or_replace {
+            table.indexes.retain(|known| known.kind == KeyKind::Primary || !same_name(&known.name, name));
+        }
     }
+    add_index(table, index)
 }
 
 fn change_column(

@@ -7,10 +7,12 @@ use tidegate_rows::{QueryError, Sink};
 use super::{
     Res, change, check_name,
     define::{build, define, session_of},
-    fulltext, internal, next_table_id, schema_of,
+    fulltext, internal, next_table_id,
+    replace::{self, Old},
+    schema_of, temporary,
 };
 use crate::{
-    catalog::{Catalog, Table, TableState},
+    catalog::{Table, TableState},
     catalog_file,
     column::{Default, same_name},
     errors,
@@ -19,6 +21,7 @@ use crate::{
     schema::Schema,
     session::Core,
     store::conn::Conn,
+    temporary_name::is_hidden,
     translate::{
         Origin,
         rules::{check_auto_increment, check_cascades, rules_of},
@@ -48,41 +51,59 @@ pub(super) fn create_table(
         if !create.foreign_keys.is_empty() {
             return Err(errors::unsupported("foreign keys of temporary tables").into());
         }
-        create.name = super::temporary::create(core, &written)?;
+        create.name = if create.or_replace {
+            temporary::hidden(&schema, &written.name)
+        } else {
+            temporary::create(core, &written)?
+        };
     }
-    let query = match make(core, &schema, &mut create, sql) {
+    let old = Old::of(core, &schema, &create)?;
+    let made = match make(core, &schema, &mut create, (&written.name, old), sql) {
         Err(error) if create.if_not_exists && error.code == errors::TABLE_EXISTS => {
             core.env.note(error);
             return Ok(Some(0));
         }
         made => made?,
     };
-    if let Some(select) = &query {
-        fill(core, &schema, &create.name.name, select, (more, sink))?;
+    if made.query.is_some() {
+        let place = (old == Old::GoesLater).then_some(written.name.as_str());
+        fill(core, &schema, &made, place, (more, sink))?;
     }
     if create.temporary {
         core.env.set_temporary(&schema.name, &written.name, Some(create.name.name.clone()));
     }
-    Ok(if query.is_some() { None } else { Some(0) })
+    Ok(if made.query.is_some() { None } else { Some(0) })
 }
 
-/// Gives a new table its rows, or drops it again.
+/// A table that has been made.
+struct Made {
+    /// Its name in the catalogue.
+    name: String,
+    /// What its rows come from, as it stands in an INSERT.
+    query: Option<String>,
+}
+
+/// Gives a new table its rows, and the name that it is to have then; or drops it again.
 ///
 /// The table has a name of its own meanwhile: the query may read another one that the session has under the name.
 fn fill(
     core: &mut Core,
-    schema: &Schema,
-    table: &str,
-    select: &str,
+    schema: &Arc<Schema>,
+    made: &Made,
+    place: Option<&str>,
     to: (bool, &mut dyn Sink),
 ) -> Result<(), QueryError> {
     const NEW: &str = "#new";
+    let (table, select) = (made.name.as_str(), made.query.as_deref().unwrap_or_default());
     let sql = format!("INSERT INTO {}.`{NEW}` {select}", quoted(&schema.name));
     core.env.set_temporary(&schema.name, NEW, Some(table.to_owned()));
-    let filled = core.run_own(&sql, to.0, to.1);
+    let filled = match place {
+        Some(name) => replace::fill(core, schema, (table, name), &sql, to),
+        None => core.run_own(&sql, to.0, to.1),
+    };
     if filled.is_err() {
         let named = |name: &str| TableName { schema: Some(schema.name.clone()), name: name.to_owned() };
-        match crate::temporary_name::is_hidden(table) {
+        match is_hidden(table) {
             true => super::drop_some_tables(core, vec![named(NEW)], true, true)?,
             false => super::drop_tables(core, &[named(table)], true, false)?,
         };
@@ -91,53 +112,85 @@ fn fill(
     filled
 }
 
-/// Makes the table without rows; answers the query that they come from.
+/// Makes the table without rows. `written` is the name that the statement gives it.
 ///
 /// # Errors
 /// 1050 and MySQL's others.
-fn make(core: &mut Core, schema: &Arc<Schema>, create: &mut CreateTable, sql: &[u8]) -> Res<Option<String>> {
+fn make(
+    core: &mut Core,
+    schema: &Arc<Schema>,
+    create: &mut CreateTable,
+    (written, old): (&str, Old),
+    sql: &[u8],
+) -> Res<Made> {
     let name = create.name.name.clone();
-    let check_free = |catalog: &Catalog| match catalog.table(&name) {
-        Some(_) => Err(errors::table_exists(&name)),
-        None => Ok(()),
-    };
     // Before the query is looked at, and nobody waits for a lock.
-    check_free(&*schema.catalog()?)?;
-    let query = take_query(core, schema, create, sql)?;
+    let known = schema.catalog()?;
+    old.check(core, schema, &known, &name)?;
+    let query = take_query(core, schema, create, written, sql)?;
     let like = match &create.like {
-        Some(name) => Some(model(core, name)?),
+        Some(like) if create.or_replace && like.name == written && schema_of(core, like)?.id == schema.id => {
+            return Err(errors::not_unique_alias(written));
+        }
+        Some(like) => Some(model(core, like)?),
         None => None,
     };
-    change(core, schema, &[&name], |conn, catalog| {
-        // Another session may have made it while this one waited for the lock.
-        check_free(catalog)?;
-        let table = match &like {
+    if create.temporary && create.or_replace {
+        replace::drop_temporary(core, schema, written)?;
+    }
+    let made = if old == Old::GoesLater { temporary::hidden(schema, &name).name } else { name.clone() };
+    change(core, schema, &[&made], |conn, catalog| {
+        // Another session may have made one while this one waited for the lock.
+        old.check(core, schema, catalog, &name)?;
+        let left = old.leave(conn, catalog, &name)?;
+        let mut table = match &like {
             Some(like) => copy_of(core, conn, like, &name)?,
-            None => define(core, conn, catalog, schema, create, sql)?,
+            None => define(core, conn, left.as_ref().unwrap_or(catalog), schema, create, sql)?,
         };
         fulltext::check(&table)?;
         rules_of(&session_of(core, schema), &table)?;
         check_auto_increment(&table)?;
         check_cascades(&table)?;
+        if let Some(old) = catalog.by_id(table.id) {
+            replace::take_number(old);
+        }
+        table.name.clone_from(&made);
         build(conn, &table)?;
         catalog_file::store(conn, &table).map_err(internal)
     })?;
-    Ok(query)
+    Ok(Made { name: made, query })
 }
 
-/// The text of the query that the rows come from, whose columns join those that are written.
-fn take_query(core: &mut Core, schema: &Arc<Schema>, create: &mut CreateTable, sql: &[u8]) -> Res<Option<String>> {
+/// What the rows come from, as it stands behind the name in an INSERT. The columns of the query join those that are written.
+fn take_query(
+    core: &Core,
+    schema: &Arc<Schema>,
+    create: &mut CreateTable,
+    written: &str,
+    sql: &[u8],
+) -> Res<Option<String>> {
     let Some((from, to)) = create.query.take() else { return Ok(None) };
     let select = String::from_utf8_lossy(&sql[from..to]).into_owned();
-    for column in
-        super::describe_view(core, &select, core.env.statement_mode(), core.schema.as_ref().unwrap_or(schema))?
-    {
-        if !create.columns.iter().any(|known| same_name(&known.name, &column.name)) {
-            let default = column.ex.origin.as_ref().map_or(DefaultSpec::None, |origin| default_of_origin(core, origin));
-            create.columns.push(ColumnSpec { default, ..spec_of(column.name, column.ex.ty, column.ex.nullable) });
-        }
+    let current = core.schema.as_ref().unwrap_or(schema);
+    let (columns, reads) = super::describe_query(core, &select, core.env.statement_mode(), current)?;
+    if create.or_replace {
+        replace::check_sources(core, schema, create.temporary, written, &reads)?;
     }
-    Ok(Some(select))
+    let names: Vec<String> = columns.iter().map(|column| quoted(&column.name)).collect();
+    // Those of the query stand behind the others, in its order.
+    let mut of_query = Vec::new();
+    for column in columns {
+        of_query.push(match create.columns.iter().position(|known| same_name(&known.name, &column.name)) {
+            Some(at) => create.columns.remove(at),
+            None => {
+                let origin = column.ex.origin.as_ref();
+                let default = origin.map_or(DefaultSpec::None, |origin| default_of_origin(core, origin));
+                ColumnSpec { default, ..spec_of(column.name, column.ex.ty, column.ex.nullable) }
+            }
+        });
+    }
+    create.columns.append(&mut of_query);
+    Ok(Some(format!("({}) {select}", names.join(", "))))
 }
 
 /// The table that another is to be LIKE.

@@ -108,6 +108,7 @@ pub(super) fn define(
 /// The index that a column's own PRIMARY KEY or UNIQUE makes.
 pub(super) fn column_key(spec: &ColumnSpec) -> Option<IndexSpec> {
     Some(IndexSpec {
+        or_replace: false,
         if_not_exists: false,
         kind: spec.key?,
         name: None,
@@ -394,8 +395,8 @@ pub(super) fn add_foreign_key(
         let parts = spec.columns.iter().map(|name| (name.clone(), None, false)).collect();
         let index_name =
             spec.name.clone().filter(|name| !table.indexes.iter().any(|index| same_name(&index.name, name)));
-        let (kind, comment) = (KeyKind::Plain, String::new());
-        add_index(table, &IndexSpec { if_not_exists: false, kind, name: index_name, parts, comment })?;
+        let (or_replace, if_not_exists, kind, comment) = (false, false, KeyKind::Plain, String::new());
+        add_index(table, &IndexSpec { or_replace, if_not_exists, kind, name: index_name, parts, comment })?;
     }
     table.foreign_keys.push(ForeignKey {
         name,

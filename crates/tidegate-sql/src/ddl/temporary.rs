@@ -46,7 +46,12 @@ pub(super) fn create(core: &Core, name: &TableName) -> Res<TableName> {
     if core.env.temporary(&schema.name, &name.name).is_some() {
         return Err(errors::table_exists(&name.name));
     }
-    Ok(TableName { schema: Some(schema.name.clone()), name: hidden_name(&name.name) })
+    Ok(hidden(&schema, &name.name))
+}
+
+/// A name for a table that nobody is to see by its own one.
+pub(super) fn hidden(schema: &Schema, name: &str) -> TableName {
+    TableName { schema: Some(schema.name.clone()), name: hidden_name(name) }
 }
 
 /// Drops what nobody can reach any more, in the transaction of another change.

@@ -19,6 +19,10 @@ errors! {
     scale_above_precision(column) = 1427 b"42000" "For float(M,D), double(M,D) or decimal(M,D), M must be >= D (column '{column}')";
     /// DROP DATABASE of one that does not.
     no_database_to_drop(name) = 1008 b"HY000" "Can't drop database '{name}'; database doesn't exist";
+    /// CREATE OR REPLACE TABLE … SELECT that reads the table itself.
+    created_of_itself(name) = 1093 b"HY000" "Table '{name}' is specified twice, both as a target for 'CREATE' and as a separate source for data";
+    /// The same with a temporary table.
+    cannot_reopen(name) = 1137 b"HY000" "Can't reopen table: '{name}'";
     /// CREATE TABLE of one that exists.
     table_exists(name) = 1050 b"42S01" "Table '{name}' already exists";
     /// DROP TABLE of one that does not.

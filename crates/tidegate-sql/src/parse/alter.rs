@@ -5,10 +5,10 @@ use sqlparser::{parser::Parser, tokenizer::Token};
 use super::{
     AlterRoutine, Outcome, Result, Statement, TableName, accounts,
     column::{column, column_rest, default},
-    comma_separated,
+    comma_separated, database,
     ddl::{
-        CheckSpec, ColumnSpec, DefaultSpec, ForeignKeySpec, IndexSpec, Refused, TableOptions, alter_database,
-        column_references, constraint, if_exists, if_not_exists, table_options,
+        CheckSpec, ColumnSpec, DefaultSpec, ForeignKeySpec, IndexSpec, Refused, TableOptions, column_references,
+        constraint, if_exists, if_not_exists, table_options,
     },
     program::{self, RoutineKind},
     sequence, table_name, view, word_or_string,
@@ -112,7 +112,7 @@ pub(super) fn alter(p: &mut Parser) -> Result<Outcome> {
         return accounts::alter(p);
     }
     if take_word(p, "DATABASE") || take_word(p, "SCHEMA") {
-        return alter_database(p);
+        return database::alter(p);
     }
     for kind in [RoutineKind::Procedure, RoutineKind::Function] {
         if take_word(p, kind.word()) {

@@ -6,7 +6,7 @@ use super::{
     Outcome, Result, Span, Statement, TableName, accounts,
     alter::AlterItem,
     column::{column, in_parentheses},
-    comma_separated, parenthesised, query_span, sequence, table_name, view, word_or_string,
+    comma_separated, database, parenthesised, query_span, sequence, table_name, view, word_or_string,
 };
 use crate::{
     dialect::{expect_word, identifier, is_word, skip, take_word, take_words, unexpected},
@@ -18,6 +18,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(crate) struct CreateTable {
     pub(crate) name: TableName,
+    pub(crate) or_replace: bool,
     pub(crate) if_not_exists: bool,
     pub(crate) temporary: bool,
     pub(crate) columns: Vec<ColumnSpec>,
@@ -99,6 +100,7 @@ impl KeyKind {
 /// An index as written.
 #[derive(Debug, Clone)]
 pub(crate) struct IndexSpec {
+    pub(crate) or_replace: bool,
     pub(crate) if_not_exists: bool,
     pub(crate) kind: KeyKind,
     pub(crate) name: Option<String>,
@@ -138,14 +140,14 @@ pub(super) fn if_exists(p: &mut Parser) -> bool {
 
 pub(super) fn create(p: &mut Parser) -> Result<Outcome> {
     let or_replace = take_words(p, &["OR", "REPLACE"]);
-    if !or_replace && (take_word(p, "DATABASE") || take_word(p, "SCHEMA")) {
-        return Ok(Ok(create_database(p)?));
+    if take_word(p, "DATABASE") || take_word(p, "SCHEMA") {
+        return database::create(p, or_replace);
     }
-    if !or_replace && take_words(p, &["TEMPORARY", "TABLE"]) {
-        return create_table(p, true);
+    if take_words(p, &["TEMPORARY", "TABLE"]) {
+        return create_table(p, or_replace, true);
     }
-    if !or_replace && take_word(p, "TABLE") {
-        return create_table(p, false);
+    if take_word(p, "TABLE") {
+        return create_table(p, or_replace, false);
     }
     let temporary = take_words(p, &["TEMPORARY", "SEQUENCE"]);
     if temporary || take_word(p, "SEQUENCE") {
@@ -167,55 +169,26 @@ pub(super) fn create(p: &mut Parser) -> Result<Outcome> {
     } else {
         KeyKind::Plain
     };
-    if !or_replace && take_word(p, "INDEX") {
-        return create_index(p, kind);
+    if take_word(p, "INDEX") {
+        return create_index(p, or_replace, kind);
     }
     let Token::Word(word) = &p.peek_token_ref().token else { return unexpected(p) };
     Ok(Err(errors::unsupported(format!("CREATE {}", word.value.to_ascii_uppercase()))))
 }
 
-fn create_database(p: &mut Parser) -> Result<Statement> {
-    let if_not_exists = if_not_exists(p);
-    let name = identifier(p)?.value;
-    let (charset, collation) = database_options(p)?;
-    Ok(Statement::CreateDatabase { name, if_not_exists, collation, charset })
-}
-
-/// The options of a schema: its character set, its collation.
-fn database_options(p: &mut Parser) -> Result<(Option<String>, Option<String>)> {
-    let (mut charset, mut collation) = (None, None);
-    loop {
-        take_word(p, "DEFAULT");
-        if take_words(p, &["CHARACTER", "SET"]) || take_word(p, "CHARSET") {
-            skip(p, &Token::Eq);
-            charset = Some(word_or_string(p)?);
-        } else if take_word(p, "COLLATE") {
-            skip(p, &Token::Eq);
-            collation = Some(word_or_string(p)?);
-        } else {
-            return Ok((charset, collation));
-        }
+/// IF NOT EXISTS, if it stands there: 1221 behind OR REPLACE.
+pub(super) fn unless_exists(p: &mut Parser, or_replace: bool) -> Refused<bool> {
+    match if_not_exists(p) {
+        true if or_replace => Err(errors::wrong_usage("OR REPLACE", "IF NOT EXISTS")),
+        if_not_exists => Ok(if_not_exists),
     }
 }
 
-/// ALTER DATABASE; the words before its name have been read.
-pub(super) fn alter_database(p: &mut Parser) -> Result<Outcome> {
-    const OPTIONS: [&str; 5] = ["DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "COMMENT"];
-    let quoted = matches!(&p.peek_token_ref().token, Token::Word(word) if word.quote_style.is_some());
-    let is_named = quoted || !OPTIONS.iter().any(|word| is_word(p.peek_token_ref(), word));
-    let name = if is_named { Some(identifier(p)?.value) } else { None };
-    let (charset, collation) = database_options(p)?;
-    if is_word(p.peek_token_ref(), "COMMENT") {
-        return Ok(Err(errors::unsupported("comments of schemas")));
-    }
-    if charset.is_none() && collation.is_none() {
-        return unexpected(p);
-    }
-    Ok(Ok(Statement::AlterDatabase { name, collation, charset }))
-}
-
-fn create_index(p: &mut Parser, kind: KeyKind) -> Result<Outcome> {
-    let if_not_exists = if_not_exists(p);
+fn create_index(p: &mut Parser, or_replace: bool, kind: KeyKind) -> Result<Outcome> {
+    let if_not_exists = match unless_exists(p, or_replace) {
+        Ok(if_not_exists) => if_not_exists,
+        Err(error) => return Ok(Err(error)),
+    };
     let name = identifier(p)?.value;
     index_type(p);
     expect_word(p, "ON")?;
@@ -225,7 +198,7 @@ fn create_index(p: &mut Parser, kind: KeyKind) -> Result<Outcome> {
     if let Some(error) = unknown_parser(p, kind)? {
         return Ok(Err(error));
     }
-    let spec = IndexSpec { if_not_exists, kind, name: Some(name), parts, comment };
+    let spec = IndexSpec { or_replace, if_not_exists, kind, name: Some(name), parts, comment };
     Ok(Ok(Statement::AlterTable { table, items: vec![AlterItem::AddIndex(spec)] }))
 }
 
@@ -297,11 +270,15 @@ pub(super) fn number(p: &mut Parser) -> Result<u32> {
     }
 }
 
-fn create_table(p: &mut Parser, temporary: bool) -> Result<Outcome> {
-    let if_not_exists = if_not_exists(p);
+fn create_table(p: &mut Parser, or_replace: bool, temporary: bool) -> Result<Outcome> {
+    let if_not_exists = match unless_exists(p, or_replace) {
+        Ok(if_not_exists) => if_not_exists,
+        Err(error) => return Ok(Err(error)),
+    };
     let name = table_name(p)?;
     let mut table = CreateTable {
         name,
+        or_replace,
         if_not_exists,
         temporary,
         columns: Vec::new(),
@@ -396,7 +373,8 @@ pub(super) fn constraint(p: &mut Parser) -> Result<Option<std::result::Result<Al
         index_type(p);
         let parts = index_parts(p)?;
         let comment = index_options(p)?;
-        let spec = IndexSpec { if_not_exists: false, kind: KeyKind::Primary, name: None, parts, comment };
+        let (or_replace, if_not_exists, kind) = (false, false, KeyKind::Primary);
+        let spec = IndexSpec { or_replace, if_not_exists, kind, name: None, parts, comment };
         return Ok(Some(Ok(AlterItem::AddIndex(spec))));
     }
     if is_word(p.peek_token_ref(), "SPATIAL") {
@@ -423,7 +401,8 @@ pub(super) fn constraint(p: &mut Parser) -> Result<Option<std::result::Result<Al
         if let Some(error) = unknown_parser(p, kind)? {
             return Ok(Some(Err(error)));
         }
-        return Ok(Some(Ok(AlterItem::AddIndex(IndexSpec { if_not_exists, kind, name, parts, comment }))));
+        let spec = IndexSpec { or_replace: false, if_not_exists, kind, name, parts, comment };
+        return Ok(Some(Ok(AlterItem::AddIndex(spec))));
     }
     if take_words(p, &["FOREIGN", "KEY"]) {
         if p.peek_token_ref().token != Token::LParen {

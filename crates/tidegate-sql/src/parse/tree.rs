@@ -51,6 +51,7 @@ pub(crate) enum Statement {
     Delete(Box<Delete>),
     CreateDatabase {
         name: String,
+        or_replace: bool,
         if_not_exists: bool,
         collation: Option<String>,
         charset: Option<String>,

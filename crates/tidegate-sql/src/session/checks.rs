@@ -109,7 +109,10 @@ impl Check<'_> {
 
     fn definition(&self, statement: &Statement) -> Res<()> {
         match statement {
-            Statement::CreateDatabase { name, .. } => self.access.want_in_schema(name, Privileges::CREATE),
+            Statement::CreateDatabase { name, or_replace, .. } => {
+                let drop = if *or_replace { Privileges::DROP } else { Privileges::NONE };
+                self.access.want_in_schema(name, Privileges::CREATE.and(drop))
+            }
             Statement::AlterDatabase { name, .. } => {
                 let current = TableName { schema: name.clone(), name: String::new() };
                 self.in_schema(&current, Privileges::ALTER)
@@ -285,7 +288,8 @@ impl Check<'_> {
             self.in_schema(&create.name, Privileges::CREATE_TEMPORARY_TABLES)?;
         } else {
             let filled = if create.query.is_some() { Privileges::INSERT } else { Privileges::NONE };
-            self.on_schemas_table(&create.name, Privileges::CREATE.and(filled))?;
+            let drop = if create.or_replace { Privileges::DROP } else { Privileges::NONE };
+            self.on_schemas_table(&create.name, Privileges::CREATE.and(filled).and(drop))?;
         }
         if let Some(like) = &create.like {
             let schema = self.schema_of(like)?;

@@ -42,6 +42,8 @@ impl Core {
             return Err(errors::read_only_transaction().into());
         }
         let (creates, drops) = match &definition {
+            // It drops the old one first.
+            Statement::CreateTable(create) if create.temporary && create.or_replace => (None, true),
             Statement::CreateTable(create) if create.temporary => (Some(create.name.schema.clone()), false),
             Statement::CreateSequence(create) if create.temporary => (Some(create.name.schema.clone()), false),
             Statement::DropTable { temporary, .. } | Statement::DropSequence { temporary, .. } => (None, *temporary),

@@ -37,15 +37,7 @@ impl Env {
         let check = |to: &TargetTable| {
             // The table behind a view is locked with that.
             let (schema, name) = to.named();
-            if temporary_name::is_hidden(&to.table.name) {
-                return Ok(());
-            }
-            match locked.tables.iter().find(|(id, known, _)| *id == schema.id && known == name) {
-                Some((.., true)) => Ok(()),
-                Some(_) => Err(errors::table_locked_for_read(name)),
-                None if locked.tables.is_empty() => Err(errors::table_locked_for_read(name)),
-                None => Err(errors::table_not_locked(name)),
-            }
+            if temporary_name::is_hidden(&to.table.name) { Ok(()) } else { locked.check(schema, name) }
         };
         plan.called.iter().try_for_each(|to| check(to))?;
         match &plan.kind {

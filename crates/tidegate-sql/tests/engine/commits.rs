@@ -40,11 +40,14 @@ async fn every_change_of_a_table_raises_its_version() {
         ("BEGIN; INSERT INTO a VALUES (1); COMMIT", "a"),
         ("ALTER TABLE a ADD COLUMN m INT", "a"),
         ("TRUNCATE a", "a"),
+        ("CREATE OR REPLACE TABLE a (n INT PRIMARY KEY, m INT)", "a"),
+        ("CREATE OR REPLACE TABLE a (n INT PRIMARY KEY, m INT) SELECT 1 AS n", "a"),
         ("RENAME TABLE a TO c", "c"),
         ("ALTER TABLE c RENAME TO a", "a"),
         ("CREATE OR REPLACE VIEW v AS SELECT n + 1 AS n FROM a", "v"),
         ("CREATE INDEX i ON a (m)", "a"),
         ("DROP DATABASE test; CREATE DATABASE test; USE test; CREATE TABLE a (n INT); CREATE TABLE b (n INT)", "a"),
+        ("CREATE OR REPLACE DATABASE test; USE test; CREATE TABLE a (n INT); CREATE TABLE b (n INT)", "a"),
     ];
     for (sql, table) in statements {
         run(&mut session, sql).await;

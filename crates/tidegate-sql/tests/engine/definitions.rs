@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Fixture, Session, code, one, run};
+use super::{Fixture, Session, check_locked_out, code, one, run};
 
 /// Runs each of `reads` in a thread of its own, over and over, while the definitions change `rounds` times.
 async fn beside(fixture: &Fixture, reads: &[&str], rounds: usize, definitions: &[&str]) {
@@ -65,6 +65,11 @@ async fn a_table_that_another_takes_the_place_of_is_always_there() {
         "DROP TABLE old",
     ];
     beside(&fixture, &reads, 50, &replace).await;
+    let replace = [
+        "CREATE OR REPLACE TABLE t (id INT PRIMARY KEY, v INT) SELECT 1 AS id, 1 AS v UNION ALL SELECT 2, 2",
+        "CREATE OR REPLACE TABLE t (id INT PRIMARY KEY, v INT)",
+    ];
+    beside(&fixture, &reads, 30, &replace).await;
 }
 
 #[tokio::test]
@@ -291,4 +296,198 @@ async fn a_small_table_among_many_stays_when_it_cannot_change() {
     }
     let tables = "SELECT count(*) FROM information_schema.columns WHERE table_schema = 'test' AND table_name = 't'";
     assert_eq!(one(&mut session, tables).await, "2");
+}
+
+#[tokio::test]
+async fn a_table_that_is_replaced_goes_with_what_it_had() {
+    let fixture = Fixture::new("or-replace");
+    let mut session = fixture.session().await;
+    run(
+        &mut session,
+        "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, s TEXT, FULLTEXT KEY (s)); INSERT INTO t (s) VALUES ('one'), ('two');
+         CREATE TABLE log (n INT); CREATE TRIGGER g AFTER INSERT ON t FOR EACH ROW INSERT INTO log VALUES (1);
+         PREPARE p FROM 'SELECT * FROM t'; EXECUTE p",
+    )
+    .await;
+    run(&mut session, "CREATE OR REPLACE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, v INT)").await;
+    let inserted = run(&mut session, "INSERT INTO t (v) VALUES (5)").await;
+    assert_eq!(inserted.summaries[0].insert_id, 1);
+    assert_eq!(one(&mut session, "EXECUTE p").await, "1,5");
+    assert_eq!(one(&mut session, "SELECT COUNT(*) FROM log").await, "0");
+    assert_eq!(one(&mut session, "SELECT trigger_name FROM information_schema.triggers").await, "");
+    // It stays when the new one cannot be made.
+    for (sql, error) in [
+        ("CREATE OR REPLACE TABLE t (a INT, a INT)", 1060),
+        ("CREATE OR REPLACE TABLE t (a INT UNIQUE) SELECT 1 AS a UNION ALL SELECT 1", 1062),
+        ("CREATE OR REPLACE TABLE t (a INT NOT NULL) SELECT NULL AS a", 1048),
+        ("CREATE OR REPLACE TABLE t SELECT * FROM nosuch", 1146),
+        ("CREATE OR REPLACE TABLE t LIKE nosuch", 1146),
+        ("CREATE OR REPLACE TABLE t LIKE t", 1066),
+        ("CREATE OR REPLACE TABLE t SELECT v FROM t", 1093),
+        ("CREATE OR REPLACE TABLE t SELECT n FROM log WHERE n IN (SELECT v FROM t)", 1093),
+        ("CREATE OR REPLACE TABLE IF NOT EXISTS t (a INT)", 1221),
+    ] {
+        assert_eq!(code(&mut session, sql).await, error, "{sql}");
+        assert_eq!(one(&mut session, "SELECT * FROM t").await, "1,5", "{sql}");
+    }
+    run(&mut session, "INSERT INTO log VALUES (7), (8)").await;
+    let sql = "CREATE OR REPLACE TABLE t (k INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(5)) SELECT n FROM log; SELECT 1";
+    let replaced = run(&mut session, sql).await;
+    assert_eq!((replaced.summaries[0].affected_rows, replaced.summaries[0].more_results), (2, true));
+    assert_eq!(one(&mut session, "EXECUTE p").await, "1,NULL,7;2,NULL,8");
+    run(&mut session, "SET autocommit = 0; CREATE OR REPLACE TABLE t SELECT n + 1 AS n FROM log; ROLLBACK").await;
+    assert_eq!(one(&mut session, "EXECUTE p").await, "8;9");
+    run(&mut session, "CREATE OR REPLACE TABLE t LIKE log; CREATE OR REPLACE TABLE fresh SELECT 1 AS a").await;
+    let tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'test' ORDER BY 1";
+    assert_eq!(one(&mut session, tables).await, "fresh;log;t");
+    assert_eq!(code(&mut session, "CREATE VIEW v AS SELECT 1; CREATE OR REPLACE TABLE v (a INT)").await, 1965);
+}
+
+#[tokio::test]
+async fn a_parent_is_replaced_only_where_nobody_checks() {
+    let fixture = Fixture::new("or-replace-parent");
+    let mut session = fixture.session().await;
+    run(
+        &mut session,
+        "CREATE TABLE p (id INT AUTO_INCREMENT PRIMARY KEY); INSERT INTO p VALUES (1), (5);
+         CREATE TABLE c (p INT, FOREIGN KEY (p) REFERENCES p (id)); INSERT INTO c VALUES (1)",
+    )
+    .await;
+    for sql in ["CREATE OR REPLACE TABLE p (a INT)", "CREATE OR REPLACE TABLE p SELECT 1 AS id"] {
+        assert_eq!(code(&mut session, sql).await, 1451, "{sql}");
+        assert_eq!(one(&mut session, "SELECT * FROM p").await, "1;5");
+    }
+    for sql in [
+        "CREATE OR REPLACE TABLE p (v INT, id INT AUTO_INCREMENT PRIMARY KEY); INSERT INTO p (v) VALUES (7)",
+        "CREATE OR REPLACE TABLE p (id INT PRIMARY KEY) SELECT 1 AS id",
+    ] {
+        run(&mut session, &format!("SET foreign_key_checks = 0; {sql}; SET foreign_key_checks = 1")).await;
+        assert_eq!(one(&mut session, "SELECT id FROM p").await, "1", "numbers begin anew: {sql}");
+        assert_eq!(code(&mut session, "INSERT INTO c VALUES (5)").await, 1452, "{sql}");
+        run(&mut session, "INSERT INTO c VALUES (1)").await;
+        assert_eq!(code(&mut session, "DELETE FROM p").await, 1451, "{sql}");
+    }
+    // A child may take the place of another one, and refer to itself.
+    run(
+        &mut session,
+        "CREATE OR REPLACE TABLE c (id INT PRIMARY KEY, p INT, q INT, FOREIGN KEY (p) REFERENCES p (id),
+         FOREIGN KEY (q) REFERENCES c (id)) SELECT 1 AS id, 1 AS p, 1 AS q",
+    )
+    .await;
+    assert_eq!(one(&mut session, "SELECT * FROM c").await, "1,1,1");
+    assert_eq!(code(&mut session, "INSERT INTO c VALUES (2, 9, 1)").await, 1452);
+    assert_eq!(code(&mut session, "INSERT INTO c VALUES (2, 1, 9)").await, 1452);
+    let keys =
+        "SELECT constraint_name, referenced_table_name FROM information_schema.referential_constraints ORDER BY 1";
+    assert_eq!(one(&mut session, keys).await, "c_ibfk_1,p;c_ibfk_2,c");
+}
+
+#[tokio::test]
+async fn locked_tables_stay_locked_when_they_are_replaced() {
+    let fixture = Fixture::new("or-replace-locked");
+    let (mut a, mut b) = (fixture.session().await, fixture.session().await);
+    run(&mut a, "CREATE TABLE t (n INT); CREATE TABLE u (n INT); LOCK TABLES t WRITE, u READ").await;
+    assert_eq!(code(&mut a, "CREATE OR REPLACE TABLE u (n INT)").await, 1099);
+    assert_eq!(code(&mut a, "CREATE OR REPLACE TABLE x (n INT)").await, 1100);
+    for sql in ["CREATE OR REPLACE TABLE t (n INT)", "CREATE OR REPLACE TABLE t SELECT 2 AS n"] {
+        run(&mut a, sql).await;
+        check_locked_out(&mut b, "INSERT INTO t VALUES (3)").await;
+        run(&mut a, "INSERT INTO t VALUES (4)").await;
+    }
+    run(&mut a, "UNLOCK TABLES").await;
+    assert_eq!(one(&mut b, "SELECT * FROM t").await, "2;4");
+    // Rows that an open transaction has changed are waited for.
+    run(&mut a, "BEGIN; UPDATE t SET n = 5 WHERE n = 4").await;
+    check_locked_out(&mut b, "CREATE OR REPLACE TABLE t (m INT)").await;
+    check_locked_out(&mut b, "CREATE OR REPLACE TABLE t SELECT 1 AS m").await;
+    run(&mut a, "COMMIT").await;
+    assert_eq!(one(&mut b, "SELECT * FROM t").await, "2;5");
+    // An older snapshot has nothing of the new table.
+    run(&mut a, "START TRANSACTION WITH CONSISTENT SNAPSHOT").await;
+    run(&mut b, "CREATE OR REPLACE TABLE t SELECT 1 AS m").await;
+    assert_eq!(code(&mut a, "SELECT * FROM t").await, 1412);
+}
+
+#[tokio::test]
+async fn temporary_tables_are_replaced_by_temporary_ones() {
+    let fixture = Fixture::new("or-replace-temporary");
+    let mut session = fixture.session().await;
+    run(&mut session, "CREATE TABLE t (a INT); INSERT INTO t VALUES (1); CREATE OR REPLACE TEMPORARY TABLE t (b INT)")
+        .await;
+    run(
+        &mut session,
+        "INSERT INTO t VALUES (2); CREATE OR REPLACE TEMPORARY TABLE t (c INT); INSERT INTO t VALUES (3)",
+    )
+    .await;
+    for (sql, error) in [
+        ("CREATE OR REPLACE TEMPORARY TABLE t SELECT c FROM t", 1137),
+        ("CREATE OR REPLACE TEMPORARY TABLE t LIKE t", 1066),
+        ("CREATE OR REPLACE TEMPORARY TABLE IF NOT EXISTS t (a INT)", 1221),
+        ("CREATE TEMPORARY TABLE t (a INT)", 1050),
+    ] {
+        assert_eq!(code(&mut session, sql).await, error, "{sql}");
+        assert_eq!(one(&mut session, "SELECT c FROM t").await, "3", "{sql}");
+    }
+    // Within a transaction, which goes on.
+    run(&mut session, "CREATE TABLE u (a INT); BEGIN; INSERT INTO u VALUES (1); INSERT INTO t VALUES (4)").await;
+    run(&mut session, "CREATE OR REPLACE TEMPORARY TABLE t SELECT a + 4 AS d FROM u; INSERT INTO t VALUES (6)").await;
+    assert_eq!(one(&mut session, "SELECT d FROM t ORDER BY d").await, "5;6");
+    run(&mut session, "ROLLBACK").await;
+    assert_eq!(one(&mut session, "SELECT COUNT(*) FROM u").await, "0");
+    assert_eq!(one(&mut session, "SELECT COUNT(d) FROM t").await, "0");
+    // The schema's own table is another one.
+    run(&mut session, "INSERT INTO t VALUES (7); CREATE OR REPLACE TABLE t SELECT d FROM t; DROP TEMPORARY TABLE t")
+        .await;
+    assert_eq!(one(&mut session, "SELECT d FROM t").await, "7");
+    assert_eq!(code(&mut session, "DROP TEMPORARY TABLE t").await, 1051);
+}
+
+#[tokio::test]
+async fn schemas_and_indexes_are_replaced() {
+    let fixture = Fixture::new("or-replace-others");
+    let mut session = fixture.session().await;
+    let made = run(&mut session, "CREATE OR REPLACE DATABASE d; CREATE TABLE d.t (a INT); USE d").await;
+    assert_eq!(made.summaries[0].affected_rows, 1);
+    let replaced = run(&mut session, "CREATE OR REPLACE SCHEMA d CHARACTER SET latin1").await;
+    assert_eq!(replaced.summaries[0].affected_rows, 2);
+    assert_eq!(one(&mut session, "SELECT DATABASE()").await, "NULL");
+    assert_eq!(one(&mut session, "SHOW TABLES FROM d").await, "");
+    assert_eq!(code(&mut session, "CREATE OR REPLACE DATABASE IF NOT EXISTS d").await, 1221);
+    run(&mut session, "USE test; CREATE TABLE i (a INT, b INT, KEY k (a)); INSERT INTO i VALUES (1, 1), (1, 2)").await;
+    let parts = "SELECT index_name, non_unique, column_name FROM information_schema.statistics
+                 WHERE table_name = 'i' ORDER BY index_name, seq_in_index";
+    for (sql, error, expected) in [
+        ("CREATE OR REPLACE INDEX k ON i (a, b)", 0, "k,1,a;k,1,b"),
+        ("CREATE OR REPLACE UNIQUE INDEX k ON i (a)", 1062, "k,1,a;k,1,b"),
+        ("CREATE OR REPLACE INDEX k ON i (c)", 1072, "k,1,a;k,1,b"),
+        ("CREATE OR REPLACE INDEX IF NOT EXISTS k ON i (a)", 1221, "k,1,a;k,1,b"),
+        ("CREATE OR REPLACE UNIQUE INDEX K ON i (b)", 0, "K,0,b"),
+        ("CREATE OR REPLACE INDEX l ON i (a)", 0, "K,0,b;l,1,a"),
+    ] {
+        assert_eq!(code(&mut session, sql).await, error, "{sql}");
+        assert_eq!(one(&mut session, parts).await, expected, "{sql}");
+        assert_eq!(one(&mut session, "SELECT b FROM i WHERE a = 1 ORDER BY b").await, "1;2", "{sql}");
+    }
+    assert_eq!(code(&mut session, "INSERT INTO i VALUES (2, 2)").await, 1062);
+}
+
+#[tokio::test]
+async fn to_replace_takes_the_privilege_to_drop() {
+    let fixture = Fixture::new("or-replace-rights");
+    let mut session = fixture.session().await;
+    run(
+        &mut session,
+        "CREATE TABLE t (a INT); CREATE DATABASE d; CREATE USER u@'%'; GRANT CREATE, INSERT, INDEX ON test.* TO u;
+         GRANT CREATE ON d.* TO u; GRANT CREATE TEMPORARY TABLES ON test.* TO u",
+    )
+    .await;
+    let mut user = fixture.engine().session("test").unwrap();
+    user.connect("u", "localhost:1", "%");
+    for sql in ["CREATE OR REPLACE TABLE t (a INT)", "CREATE OR REPLACE TABLE fresh SELECT 1 AS a"] {
+        assert_eq!(code(&mut user, sql).await, 1142, "{sql}");
+    }
+    assert_eq!(code(&mut user, "CREATE OR REPLACE DATABASE d").await, 1044);
+    run(&mut user, "CREATE OR REPLACE INDEX i ON t (a); CREATE OR REPLACE TEMPORARY TABLE t (a INT)").await;
+    run(&mut session, "GRANT DROP ON test.* TO u; GRANT DROP ON d.* TO u").await;
+    run(&mut user, "CREATE OR REPLACE TABLE t SELECT 1 AS a; CREATE OR REPLACE DATABASE d").await;
 }
