@@ -87,7 +87,7 @@ pub use accounts::{ConfiguredUser, Login, Origin, Plugin, Secret};
 pub use changed_keys::{ChangedKeys, Key, KeyValue, TableKeys};
 pub use clients::{Client, Kill};
 pub use engine::Engine;
-pub use env::{Charset, Texts};
+pub use env::{Charset, OneByte, Texts};
 pub use file_names::{file_of_schema, file_to_restore, schema_of_file};
 pub use listening::{Heard, Listening, NewSchemas};
 pub use login_key::LoginKey;

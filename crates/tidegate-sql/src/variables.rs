@@ -16,7 +16,7 @@ use crate::{
     shared::EngineInner,
     sql_mode::{self, REFUSED_MODES},
     system_variables::{self as list, Use, mariadb},
-    value::{Datum, SqlType, collation::Collation},
+    value::{Datum, SqlType, collation::Collation, one_byte::Set},
 };
 
 pub(crate) use crate::system_variables::{is_null, is_real, is_unsigned};
@@ -144,6 +144,12 @@ fn shown(name: &str, value: String) -> String {
 /// 1115, 1273, 1235 for what the session cannot have.
 pub(crate) fn set_names(engine: &EngineInner, env: &Env, charset: Option<&str>, collation: Option<&str>) -> Res<()> {
     let charset = charset.unwrap_or("utf8mb4");
+    let names = ["character_set_client", "character_set_connection", "character_set_results", "collation_connection"];
+    if let Some(set) = one_byte(env, charset) {
+        set_texts(env, set.name, collation.map_or(Ok(Collation::DEFAULT), |name| stand_in(set, name))?);
+        note(engine, env, &names);
+        return Ok(());
+    }
     let by_charset = Collation::of_charset(charset).ok_or_else(|| Collation::unknown_charset(charset))?;
     if !can_connect(env, by_charset) {
         return Err(errors::unsupported(format!("the character set {charset} for connections")));
@@ -152,9 +158,55 @@ pub(crate) fn set_names(engine: &EngineInner, env: &Env, charset: Option<&str>, 
         None => by_charset,
         Some(name) => Collation::by_name(name).ok_or_else(|| Collation::unknown(name))?,
     };
-    set_texts(env, by_charset, chosen);
-    let names = ["character_set_client", "character_set_connection", "character_set_results", "collation_connection"];
+    set_texts(env, by_charset.charset(), chosen);
     note(engine, env, &names);
+    Ok(())
+}
+
+/// The character set of one byte that the session's client may use by this name. No column has one: literals and what is computed of
+/// them stay utf8mb4, so that nothing is lost before the results.
+fn one_byte(env: &Env, name: &str) -> Option<&'static Set> {
+    Set::named(name).filter(|_| env.transcodes.get())
+}
+
+/// The collation that literals have in the place of one of a character set of one byte.
+///
+/// # Errors
+/// 1253, 1273
+fn stand_in(set: &Set, name: &str) -> Res<Collation> {
+    let name = name.to_ascii_lowercase();
+    match name.strip_prefix(set.name) {
+        Some("_bin" | "_nopad_bin") => Ok(Collation::UTF8MB4_BIN),
+        Some(rest) if rest.starts_with('_') => Ok(Collation::DEFAULT),
+        _ if Collation::by_name(&name).is_some() => Err(errors::collation_charset(&name, set.name)),
+        _ => Err(Collation::unknown(&name)),
+    }
+}
+
+/// Sets `character_set_client`, `character_set_results` or `character_set_connection`.
+///
+/// # Errors
+/// 1115, 1235 for what the session cannot have.
+fn set_character_set(env: &Env, name: &str, given: &str) -> Res<()> {
+    if given == "NULL" {
+        return Ok(());
+    }
+    let (charset, collation) = match one_byte(env, given) {
+        Some(set) => (set.name, Collation::DEFAULT),
+        None => {
+            let collation = Collation::of_charset(given).ok_or_else(|| Collation::unknown_charset(given))?;
+            let alone = name == "character_set_connection" && env.texts.get().client != Charset::Latin1;
+            if !can_connect(env, collation) || alone && collation.is_latin1() {
+                return Err(errors::unsupported(format!("the character set {given} for connections")));
+            }
+            (collation.charset(), collation)
+        }
+    };
+    match name {
+        "character_set_connection" => env.collation.set(collation),
+        "character_set_client" => set_charset(env, "character_set_client", charset),
+        _ => set_charset(env, "character_set_results", charset),
+    }
     Ok(())
 }
 
@@ -166,7 +218,7 @@ fn can_connect(env: &Env, collation: Collation) -> bool {
 }
 
 /// Sets all three character sets of a connection.
-fn set_texts(env: &Env, charset: Collation, collation: Collation) {
+fn set_texts(env: &Env, charset: &str, collation: Collation) {
     env.collation.set(collation);
     for name in ["character_set_client", "character_set_results"] {
         set_charset(env, name, charset);
@@ -174,26 +226,30 @@ fn set_texts(env: &Env, charset: Collation, collation: Collation) {
 }
 
 /// Sets `character_set_client` or `character_set_results`.
-fn set_charset(env: &Env, name: &'static str, collation: Collation) {
-    let (mut texts, charset) = (env.texts.get(), Charset::named(collation.charset()));
+fn set_charset(env: &Env, name: &'static str, charset: &str) {
+    let mut texts = env.texts.get();
     if name == "character_set_client" {
-        texts.client = charset
+        texts.client = Charset::named(charset)
     } else {
-        texts.results = charset
+        texts.results = Charset::named(charset)
     }
     env.texts.set(texts);
-    if texts.client == Charset::Utf8 && env.collation.get().is_latin1() {
+    if texts.client != Charset::Latin1 && env.collation.get().is_latin1() {
         env.collation.set(Collation::DEFAULT);
     }
-    env.system.borrow_mut().insert(name, collation.charset().to_owned());
+    env.system.borrow_mut().insert(name, charset.to_owned());
 }
 
 /// Character set and collation of texts that come and go, by the number of the collation; one that is not known, or that
 /// connections cannot have, changes nothing.
 pub(crate) fn set_connection(env: &Env, number: u16) {
+    if let Some(set) = Set::of_collation(number).filter(|_| env.transcodes.get()) {
+        let chosen = if set.compares_bytes(number) { Collation::UTF8MB4_BIN } else { Collation::DEFAULT };
+        return set_texts(env, set.name, chosen);
+    }
     let Some(chosen) = Collation::all().find(|collation| collation.0 == number) else { return };
     if can_connect(env, chosen) {
-        set_texts(env, chosen, chosen);
+        set_texts(env, chosen.charset(), chosen);
     }
 }
 
@@ -374,25 +430,13 @@ fn set_effective(env: &Env, name: &str, value: &UserValue) -> Res<()> {
             env.sql_mode.set(sql_mode::parse(&given).map_err(|word| errors::wrong_variable_value(name, word))?);
         }
         "character_set_client" | "character_set_results" | "character_set_connection" => {
-            if given == "NULL" {
-                return Ok(());
-            }
-            let collation = Collation::of_charset(&given).ok_or_else(|| Collation::unknown_charset(&given))?;
-            let alone = name == "character_set_connection" && env.texts.get().client != Charset::Latin1;
-            if !can_connect(env, collation) || alone && collation.is_latin1() {
-                return Err(errors::unsupported(format!("the character set {given} for connections")));
-            }
-            let name = match name {
-                "character_set_connection" => {
-                    env.collation.set(collation);
-                    return Ok(());
-                }
-                "character_set_client" => "character_set_client",
-                _ => "character_set_results",
-            };
-            set_charset(env, name, collation);
+            set_character_set(env, name, &given)?;
         }
         "collation_connection" => {
+            if let Some(set) = given.split('_').next().and_then(|charset| one_byte(env, charset)) {
+                env.collation.set(stand_in(set, &given)?);
+                return Ok(());
+            }
             let collation = Collation::by_name(&given).ok_or_else(|| Collation::unknown(&given))?;
             if collation.is_latin1() && env.texts.get().client != Charset::Latin1 {
                 return Err(errors::unsupported(format!("the collation {given} for connections")));

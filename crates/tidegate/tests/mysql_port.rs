@@ -778,7 +778,9 @@ fn tls_for_those_who_ask() {
 #[test]
 fn character_sets_of_logins() {
     let (site, port) = started("");
-    for (collation, expected) in [(45u8, Ok(0)), (33, Ok(0)), (255, Ok(0)), (63, Ok(0)), (8, Ok(0)), (28, Err(1235))] {
+    for (collation, expected) in
+        [(45u8, Ok(0)), (33, Ok(0)), (255, Ok(0)), (63, Ok(0)), (8, Ok(0)), (51, Ok(0)), (58, Ok(0)), (28, Err(1235))]
+    {
         let mut client = Client::connect(port);
         let mut response = client.response("app", "secret", "shop");
         response[8] = collation;
@@ -853,6 +855,29 @@ fn texts_of_latin1_both_ways() {
         client.query("SELECT s, @@collation_connection FROM t WHERE s <> ''"),
         Ok("日 é €|utf8mb4_general_ci".into())
     );
+    finish(site);
+}
+
+#[test]
+fn texts_of_other_character_sets_of_one_byte() {
+    let (site, port) = started("");
+    app(port).query("CREATE TABLE t (s VARCHAR(20)); INSERT INTO t VALUES ('да é')").expect("made");
+    let mut client = Client::connect(port);
+    let mut response = client.response("app", "secret", "shop");
+    // cp1251_general_ci
+    response[8] = 51;
+    client.send(&response);
+    assert_eq!(client.outcome(), Ok(0));
+    let (column, value) = only_value(&mut client, b"SELECT s FROM t");
+    assert_eq!((column.collation, column.length), (51, 20));
+    assert_eq!(value, b"\xe4\xe0 ?");
+    assert_eq!(only_value(&mut client, b"SELECT HEX('\xe4')").1, b"D0B4");
+    assert_eq!(only_value(&mut client, b"SELECT COUNT(*) FROM t WHERE s LIKE '\xe4%'").1, b"1");
+    assert_eq!(only_value(&mut client, b"SELECT @@character_set_client").1, b"cp1251");
+    client.query("SET NAMES koi8r").expect("set");
+    let (column, value) = only_value(&mut client, b"SELECT s FROM t WHERE s LIKE '\xc4%'");
+    assert_eq!(column.collation, 7);
+    assert_eq!(value, b"\xc4\xc1 ?");
     finish(site);
 }
 

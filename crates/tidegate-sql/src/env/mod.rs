@@ -46,7 +46,7 @@ use crate::{
     waits::Waits,
 };
 
-pub use self::texts::{Charset, Texts};
+pub use self::texts::{Charset, OneByte, Texts};
 pub(crate) use self::{
     idle_limits::IdleLimits,
     numbers::{CompletionType, Numbers, TakenAutos},

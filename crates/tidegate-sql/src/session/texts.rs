@@ -4,7 +4,7 @@ use super::Session;
 use crate::env::Texts;
 
 impl Session {
-    /// Lets the client choose latin1: its texts are converted before they come here. It ends with
+    /// Lets the client choose latin1 and other character sets of one byte: its texts are converted before they come here. It ends with
     /// [`reset`](Session::reset).
     pub fn set_transcoding(&self) {
         self.core.env.transcodes.set(true);

@@ -23,6 +23,7 @@ pub(crate) mod json;
 pub(crate) mod latin1;
 pub(crate) mod local;
 pub(crate) mod number;
+pub(crate) mod one_byte;
 pub(crate) mod out;
 pub(crate) mod prefix;
 pub(crate) mod temporal;

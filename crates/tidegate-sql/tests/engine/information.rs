@@ -2,7 +2,7 @@
 
 use tidegate_rows::Param;
 
-use super::{Fixture, Rows, Session, one, run};
+use super::{Fixture, Rows, Session, code, one, run};
 
 /// Runs a statement with texts for its parameters.
 async fn given(session: &mut Session, sql: &str, params: &[&str]) -> String {
@@ -92,4 +92,42 @@ async fn the_cardinality_of_indexes_is_that_of_the_statistics() {
     let one_column =
         "SELECT cardinality FROM information_schema.statistics WHERE table_name = 't' AND index_name = 'many'";
     assert_eq!(one(&mut session, one_column).await, "100");
+}
+
+#[tokio::test]
+async fn clients_have_character_sets_of_one_byte() {
+    let fixture = Fixture::new("one-byte");
+    let mut session = fixture.session().await;
+    assert_eq!(code(&mut session, "SET NAMES cp1251").await, 1235, "nobody converts its texts");
+    session.set_transcoding();
+    let shown = "SELECT @@character_set_client, @@character_set_results, @@collation_connection";
+    for (sql, expected) in [
+        ("SET NAMES CP1251", "cp1251,cp1251,utf8mb4_general_ci"),
+        ("SET NAMES latin1", "latin1,latin1,latin1_swedish_ci"),
+        ("SET NAMES koi8r COLLATE koi8r_bin", "koi8r,koi8r,utf8mb4_bin"),
+        ("SET collation_connection = koi8r_general_ci", "koi8r,koi8r,utf8mb4_general_ci"),
+        ("SET character_set_results = latin2, character_set_connection = greek", "koi8r,latin2,utf8mb4_general_ci"),
+        ("SET NAMES latin1; SET character_set_client = cp850", "cp850,latin1,utf8mb4_general_ci"),
+        ("SET NAMES utf8mb4", "utf8mb4,utf8mb4,utf8mb4_general_ci"),
+    ] {
+        run(&mut session, sql).await;
+        assert_eq!(one(&mut session, shown).await, expected, "{sql}");
+    }
+    for (sql, error) in [
+        ("SET NAMES cp1251 COLLATE utf8mb4_bin", 1253),
+        ("SET NAMES cp1251 COLLATE nosuch", 1273),
+        ("SET NAMES big5", 1235),
+        ("CREATE TABLE t (s TEXT CHARACTER SET cp1251)", 1235),
+    ] {
+        assert_eq!(code(&mut session, sql).await, error, "{sql}");
+    }
+    // As a login names them: cp1257_bin, hebrew_general_ci, latin1_swedish_ci.
+    for (number, expected) in [
+        (58, "cp1257,cp1257,utf8mb4_bin"),
+        (16, "hebrew,hebrew,utf8mb4_general_ci"),
+        (8, "latin1,latin1,latin1_swedish_ci"),
+    ] {
+        session.set_collation(number);
+        assert_eq!(one(&mut session, shown).await, expected, "{number}");
+    }
 }

@@ -29,11 +29,6 @@ use crate::database::{BLOCK, reopen};
 /// Bytes of the largest packet that a client may send, where `packet_size_max` says nothing.
 const PACKET_BYTES_MAX: usize = 64 << 20;
 
-/// Whether clients may use a character set: parts of UTF-8, and what is converted from and to it.
-fn is_known(charset: &str) -> bool {
-    matches!(charset, "utf8" | "utf8mb3" | "utf8mb4" | "ascii" | "binary" | "latin1")
-}
-
 /// What a login is judged by; `None` for what no login can have made.
 fn secret_of(secret: &tidegate_sql::Secret) -> Option<Secret> {
     let bytes = |digits: &str| -> Option<Vec<u8>> {
@@ -228,7 +223,7 @@ impl Backend for Answers {
             return Err(ServerError::new(4151, b"HY000", "Access denied, this account is locked"));
         }
         logins::note_success(self.peer, &login.user);
-        if let Some(charset) = charset::of_collation(login.collation).filter(|charset| !is_known(charset)) {
+        if let Some(charset) = charset::of_collation(login.collation).filter(|charset| !Charset::is_known(charset)) {
             let message =
                 format!("the character set {charset} for connections is not supported yet; log in with utf8mb4");
             return Err(ServerError::new(1235, b"42000", message));

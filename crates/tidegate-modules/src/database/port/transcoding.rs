@@ -8,8 +8,6 @@ use tidegate_sql::Charset;
 
 /// Bytes of the longest character of UTF-8: what descriptions of columns count with.
 const UTF8_BYTES_MAX: u32 = 4;
-/// Number of `latin1_swedish_ci`.
-const LATIN1_COLLATION: u16 = 8;
 
 /// Converts the texts of results on their way to a sink; bytes and numbers pass as they are.
 pub(super) struct Transcoded<'a, S> {
@@ -31,8 +29,10 @@ pub(super) fn described(column: &Column, charset: Charset) -> Column {
     for name in [&mut column.schema, &mut column.table, &mut column.org_table, &mut column.name, &mut column.org_name] {
         *name = charset.encode(name).into();
     }
-    if column.collation != Column::COLLATION_BINARY && charset == Charset::Latin1 {
-        column.collation = LATIN1_COLLATION;
+    if column.collation != Column::COLLATION_BINARY
+        && let Some(collation) = charset.collation()
+    {
+        column.collation = collation;
         column.length /= UTF8_BYTES_MAX;
     }
     column
