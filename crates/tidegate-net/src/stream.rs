@@ -238,6 +238,10 @@ impl Stream {
             stream.say_farewell();
         }
     }
+    /// Whether the end of the input has been read without the word for it, where the protocol has one: the peer may have been about to say more.
+    pub fn was_cut(&self) -> bool {
+        self.as_tls().is_some_and(TlsStream::was_cut)
+    }
     /// Whether what has to be remembered of the stream has a place with parked connections.
     pub(crate) fn may_be_parked(&self) -> bool {
         self.as_tls().is_none_or(TlsStream::may_be_parked)

@@ -2,9 +2,15 @@
 
 mod support;
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
 
-use rcgen::{CertificateParams, CertificateRevocationListParams, KeyIdMethod, RevokedCertParams, SerialNumber};
+use rcgen::{
+    CertificateParams, CertificateRevocationListParams, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber,
+};
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use support::authority::Authority;
 use support::{Site, free_port};
 
@@ -118,6 +124,75 @@ fn bodies_pass_both_ways() {
             assert!(answer.ends_with(&sent), "{path} {size}: {} {}", answer.len(), pair.site.log());
         }
     }
+    pair.site.quit();
+}
+
+/// A server whose answers have no length and end with the connection: those of paths with `whole` in them with a farewell, the others without.
+fn server_that_cuts(authority: &Authority) -> u16 {
+    let key = KeyPair::generate().expect("a key");
+    let params = CertificateParams::new(vec!["back.test".to_owned()]).expect("a name");
+    let certificate = params.signed_by(&key, &authority.issuer).expect("signed");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], PrivatePkcs8KeyDer::from(key.serialize_der()).into());
+    let config = Arc::new(config.expect("a pair"));
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let port = listener.local_addr().expect("bound").port();
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            let conn = ServerConnection::new(config.clone()).expect("a server");
+            let mut stream = StreamOwned::new(conn, socket.expect("a client"));
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).expect("a head");
+                head.push(byte[0]);
+            }
+            stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nbody").expect("sent");
+            if String::from_utf8_lossy(&head).contains("whole") {
+                stream.conn.send_close_notify();
+            }
+            stream.flush().expect("sent");
+        }
+    });
+    port
+}
+
+#[test]
+fn an_answer_that_may_have_been_cut_is_not_kept() {
+    let mut pair = Pair::new();
+    let port = server_that_cuts(&pair.authority);
+    let pass = format!("proxy_pass https://127.0.0.1:{port}");
+    pair.start(
+        "proxy_cache_path cache keys_zone=z:1m; srcache_zone zone=pages:1m;",
+        &format!(
+            "add_header X-From $upstream_cache_status$srcache_fetch_status;\n\
+             location /cached/ {{ proxy_cache z; proxy_cache_key $uri; proxy_cache_valid 1h; {pass}; }}\n\
+             location /stored/ {{ root store; proxy_store on; {pass}; }}\n\
+             location /collected/ {{ srcache_fetch zone=pages $uri; srcache_store zone=pages $uri; {pass}; }}"
+        ),
+    );
+    for (path, expected) in [
+        ("/cached/cut", ["MISS", "MISS"]),
+        ("/cached/whole", ["MISS", "HIT"]),
+        ("/collected/cut", ["MISS", "MISS"]),
+        ("/collected/whole", ["MISS", "HIT"]),
+    ] {
+        for expected in expected {
+            let answer = pair.get(path);
+            assert!(answer.contains("body") && answer.contains(&format!("X-From: {expected}\r\n")), "{path}: {answer}");
+        }
+    }
+    for name in ["cut", "whole"] {
+        assert!(pair.body(&format!("/stored/{name}")).contains("body"));
+        let is_stored = pair.site.dir.join("store/stored").join(name).exists();
+        assert_eq!(is_stored, name == "whole");
+    }
+    pair.site.wait_for_log("[warn]");
+    pair.site.wait_for_log("upstream closed connection without close_notify while reading upstream");
     pair.site.quit();
 }
 

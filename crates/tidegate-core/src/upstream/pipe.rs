@@ -202,7 +202,12 @@ impl<P: Protocol> Exchange<'_, P> {
                 wanted = wanted.min(Box::pin(pace.room(socket)).await);
             }
             match self.read(socket, wanted).await? {
-                0 if self.protocol.is_complete_at_close() => return Ok(()),
+                0 if self.protocol.is_complete_at_close() => {
+                    if socket.stream.was_cut() {
+                        self.doubt_end();
+                    }
+                    return Ok(());
+                }
                 0 => {
                     self.decode_input(socket, 0, &mut temp).await?;
                     self.req.log(Level::Error, format_args!("upstream prematurely closed connection while {READING}"));
@@ -210,6 +215,21 @@ impl<P: Protocol> Exchange<'_, P> {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// The body ends with a connection of TLS that was closed without a farewell: by a peer that never says one, by one that has died, or by
+    /// somebody on the way. The client gets what there is; nobody else does.
+    ///
+    /// Source: RFC 9112, section 9.8; nginx, `SSL_OP_IGNORE_UNEXPECTED_EOF`, for the client.
+    #[cold]
+    fn doubt_end(&mut self) {
+        self.req.update_try(|last| last.was_cut = true);
+        let is_kept = self.tee.take().is_some();
+        let level = if is_kept { Level::Warn } else { Level::Info };
+        self.req.log(level, format_args!("upstream closed connection without close_notify while {READING}"));
+        if is_kept {
+            self.leave_cache();
         }
     }
 

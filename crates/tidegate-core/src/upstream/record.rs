@@ -43,6 +43,8 @@ pub struct Try {
     pub bytes_received: u64,
     /// Whether the connection has resumed a session; `None` without TLS.
     pub resumed: Option<bool>,
+    /// The body ended with the connection, and TLS has a word for the end that the peer did not say: perhaps that was not all.
+    pub was_cut: bool,
 }
 
 impl Try {
@@ -58,6 +60,7 @@ impl Try {
             bytes_sent: 0,
             bytes_received: 0,
             resumed: None,
+            was_cut: false,
         }
     }
     /// Milliseconds since it began.

@@ -176,6 +176,7 @@ mod tests {
             bytes_sent: 0,
             bytes_received: 0,
             resumed: None,
+            was_cut: false,
         }
     }
 

@@ -199,8 +199,12 @@ impl Collected {
         true
     }
 
-    /// Whether the response is as long as its head promised.
+    /// Whether the response is as long as its head promised, and has come to its end.
     fn is_whole(&self, req: &Request) -> bool {
+        let was_cut = req.upstream_record(|record| record.tries.last().is_some_and(|last| last.was_cut));
+        if was_cut == Some(true) {
+            return false;
+        }
         match self.content_length {
             Some(promised) if promised > self.body_bytes => {
                 let message = format_args!(

@@ -73,6 +73,8 @@ pub struct TlsStream {
     is_last: Cell<bool>,
     /// The client offers a session; see [`TlsStream::offers_session`].
     offers_session: Cell<bool>,
+    /// See [`Stream::was_cut`].
+    was_cut: Cell<bool>,
 }
 
 /// A first record that is larger is read piece by piece: those of browsers and libraries have 0.5 to 2 KB.
@@ -150,6 +152,7 @@ impl TlsStream {
             has_tickets: Cell::new(false),
             is_last: Cell::new(false),
             offers_session: Cell::new(false),
+            was_cut: Cell::new(false),
         }
     }
     /// The server's side; [`poll_handshake`](Self::poll_handshake) comes next.
@@ -166,8 +169,17 @@ impl TlsStream {
     }
     /// The socket and what must not be forgotten; `None` without a connection that has its settings.
     pub(crate) fn park(self) -> (Stream, Option<ParkedTls>) {
-        let TlsStream { socket, state, writer: _, heard: _, early: _, has_tickets: _, is_last: _, offers_session: _ } =
-            self;
+        let TlsStream {
+            socket,
+            state,
+            writer: _,
+            heard: _,
+            early: _,
+            has_tickets: _,
+            is_last: _,
+            offers_session: _,
+            was_cut: _,
+        } = self;
         match state.into_inner() {
             State::Open(conn) => (socket, Some(ParkedTls::of(conn))),
             State::Plain | State::Hello(_) | State::Greeted(_) => (socket, None),
@@ -186,6 +198,9 @@ impl TlsStream {
     }
     pub(crate) fn socket(&self) -> &Stream {
         &self.socket
+    }
+    pub(crate) fn was_cut(&self) -> bool {
+        self.was_cut.get()
     }
     /// Calls `read` with the connection, if TLS is spoken.
     pub(crate) fn with_connection<T>(&self, read: impl FnOnce(&Connection) -> T) -> Option<T> {
@@ -487,8 +502,11 @@ impl TlsStream {
             }
             match conn.reader().fill_buf() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // A client that closes without a farewell: what it was saying tells by itself whether it was complete.
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+                // A peer that closes without a farewell. What it was saying mostly tells by itself whether it was complete.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    self.was_cut.set(true);
+                    return Ok(());
+                }
                 result => return result.map(drop),
             }
             conn.read_tls(&mut Records(&self.socket))?;
