@@ -177,3 +177,23 @@ fn who_gives_no_leave_loses_what_waits_and_nothing_else() {
     assert_eq!(client.answer(1).text(), "at last\n");
     site.quit();
 }
+
+#[test]
+fn the_last_of_many_windows_counts() {
+    let mut site = site("", 100_000);
+    let mut client = Client::with_settings(site.port, &[NO_WINDOW]);
+    client.get(1, "/file");
+    let windows = |sizes: &[u32]| -> Vec<u8> {
+        let one = |size: &u32| [&setting::INITIAL_WINDOW_SIZE.to_be_bytes()[..], &size.to_be_bytes()].concat();
+        sizes.iter().flat_map(one).collect()
+    };
+    client.send(kind::SETTINGS, 0, 0, &windows(&[(1 << 31) - 1, 0, 9, 3]));
+    assert_eq!(client.frame_of(kind::DATA).expect("a part").payload, b"fff");
+    // As many as a frame has room for.
+    client.send(kind::SETTINGS, 0, 0, &windows(&[4, 5].repeat(1365)));
+    assert_eq!(client.frame_of(kind::DATA).expect("a part").payload, b"ff");
+    check_goes_on(&mut client, 3);
+    client.send(kind::SETTINGS, 0, 0, &windows(&[1 << 31, 5]));
+    assert_eq!(client.goaway(), ErrorCode::FlowControlError as u32);
+    site.quit();
+}

@@ -415,41 +415,25 @@ impl Input {
         if is_ack {
             return Ok(());
         }
+        // A frame may say the same setting thousands of times, and each change of windows concerns all streams: the last one counts.
+        let mut window = None;
         for one in payload.as_chunks::<6>().0 {
             let [i0, i1, v0, v1, v2, v3] = *one;
-            self.set(u16::from_be_bytes([i0, i1]), u32::from_be_bytes([v0, v1, v2, v3]))?;
+            let (name, value) = (u16::from_be_bytes([i0, i1]), u32::from_be_bytes([v0, v1, v2, v3]));
+            match name {
+                setting::INITIAL_WINDOW_SIZE => window = Some(initial_window(value)?),
+                _ => set(&self.mux, name, value)?,
+            }
+        }
+        if let Some(bytes) = window {
+            self.set_initial_window(bytes)?;
         }
         write_frame(kind::SETTINGS, flag::ACK, 0, b"", &mut self.mux.conn.output.borrow_mut().buf);
         Ok(())
     }
 
-    fn set(&mut self, name: u16, value: u32) -> Result<(), Fault> {
-        match name {
-            setting::ENABLE_PUSH if value > 1 => {
-                Err(fault(ErrorCode::ProtocolError, "client sent SETTINGS frame with incorrect ENABLE_PUSH value"))
-            }
-            setting::NO_RFC7540_PRIORITIES | setting::ENABLE_CONNECT_PROTOCOL if value > 1 => {
-                Err(fault(ErrorCode::ProtocolError, "client sent SETTINGS frame with a value that is neither 0 nor 1"))
-            }
-            setting::MAX_FRAME_SIZE if !(1 << 14..1 << 24).contains(&value) => {
-                Err(fault(ErrorCode::ProtocolError, "client sent SETTINGS frame with incorrect MAX_FRAME_SIZE value"))
-            }
-            setting::MAX_FRAME_SIZE => {
-                self.mux.frame_bytes_max.set(value as usize);
-                Ok(())
-            }
-            setting::INITIAL_WINDOW_SIZE => self.set_initial_window(i64::from(value)),
-            // The encoder keeps no table, and nothing is pushed.
-            _ => Ok(()),
-        }
-    }
-
     /// Streams that are open get the difference (section 6.9.2).
     fn set_initial_window(&mut self, bytes: i64) -> Result<(), Fault> {
-        let text = "client sent SETTINGS frame with incorrect INITIAL_WINDOW_SIZE value";
-        if bytes > WINDOW_BYTES_MAX {
-            return Err(fault(ErrorCode::FlowControlError, text));
-        }
         let more = bytes - self.mux.initial_window.replace(bytes);
         let mut overflows = false;
         self.mux.for_each(|stream| {
@@ -460,7 +444,7 @@ impl Input {
                 self.mux.line_up(stream);
             }
         });
-        if overflows { Err(fault(ErrorCode::FlowControlError, text)) } else { Ok(()) }
+        if overflows { Err(BAD_INITIAL_WINDOW) } else { Ok(()) }
     }
 
     fn ping(&mut self, header: FrameHeader, payload: &[u8]) -> Result<(), Fault> {
@@ -524,6 +508,34 @@ impl Input {
 
     pub(super) fn note(&self, message: std::fmt::Arguments<'_>) {
         write_for_connection(&self.mux.conn, Level::Info, message);
+    }
+}
+
+const BAD_INITIAL_WINDOW: Fault =
+    fault(ErrorCode::FlowControlError, "client sent SETTINGS frame with incorrect INITIAL_WINDOW_SIZE value");
+
+fn initial_window(value: u32) -> Result<i64, Fault> {
+    Some(i64::from(value)).filter(|bytes| *bytes <= WINDOW_BYTES_MAX).ok_or(BAD_INITIAL_WINDOW)
+}
+
+/// Takes any other setting.
+fn set(mux: &Mux, name: u16, value: u32) -> Result<(), Fault> {
+    match name {
+        setting::ENABLE_PUSH if value > 1 => {
+            Err(fault(ErrorCode::ProtocolError, "client sent SETTINGS frame with incorrect ENABLE_PUSH value"))
+        }
+        setting::NO_RFC7540_PRIORITIES | setting::ENABLE_CONNECT_PROTOCOL if value > 1 => {
+            Err(fault(ErrorCode::ProtocolError, "client sent SETTINGS frame with a value that is neither 0 nor 1"))
+        }
+        setting::MAX_FRAME_SIZE if !(1 << 14..1 << 24).contains(&value) => {
+            Err(fault(ErrorCode::ProtocolError, "client sent SETTINGS frame with incorrect MAX_FRAME_SIZE value"))
+        }
+        setting::MAX_FRAME_SIZE => {
+            mux.frame_bytes_max.set(value as usize);
+            Ok(())
+        }
+        // The encoder keeps no table, and nothing is pushed.
+        _ => Ok(()),
     }
 }
 
