@@ -183,7 +183,8 @@ fn an_answer_that_may_have_been_cut_is_not_kept() {
     ] {
         for expected in expected {
             let answer = pair.get(path);
-            assert!(answer.contains("body") && answer.contains(&format!("X-From: {expected}\r\n")), "{path}: {answer}");
+            // Where srcache does nothing it says BYPASS.
+            assert!(answer.contains("body") && answer.contains(&format!("X-From: {expected}")), "{path}: {answer}");
         }
     }
     for name in ["cut", "whole"] {
