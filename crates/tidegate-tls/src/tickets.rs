@@ -97,7 +97,11 @@ impl Key {
 #[derive(Debug)]
 enum Keys {
     Files(Vec<Key>),
-    Changing { period: Duration, now: Box<RwLock<Made>> },
+    /// None were made before the first ticket.
+    Changing {
+        period: Duration,
+        now: Box<RwLock<Option<Made>>>,
+    },
 }
 
 /// Keys that were made here.
@@ -135,41 +139,42 @@ impl Tickets {
         Ok(Arc::new(Self { keys: Keys::Files(keys.collect::<Result<_, _>>()?), lifetime }))
     }
 
-    /// Tickets with keys that change by themselves. The whole process shares them, over reloads too. `None` without
-    /// randomness.
-    pub fn shared(lifetime: Duration) -> Option<Arc<Self>> {
+    /// Tickets with keys that change by themselves. The whole process shares them, over reloads too. There is no key before the first ticket: the
+    /// supervisor, which loads configurations as well, would keep one for as long as it lives.
+    pub fn shared(lifetime: Duration) -> Arc<Self> {
         static KNOWN: Mutex<Vec<Arc<Tickets>>> = Mutex::new(Vec::new());
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(tickets) = known.iter().find(|tickets| tickets.lifetime == lifetime) {
-            return Some(tickets.clone());
+            return tickets.clone();
         }
-        let made = Made { current: Key::random()?, previous: None, since: seconds_now() };
-        let keys = Keys::Changing { period: lifetime.max(PERIOD_MIN), now: Box::new(RwLock::new(made)) };
+        let keys = Keys::Changing { period: lifetime.max(PERIOD_MIN), now: Box::default() };
         let tickets = Arc::new(Self { keys, lifetime });
         known.push(tickets.clone());
-        Some(tickets)
+        tickets
     }
 
     fn encrypt_at(&self, plain: &[u8], now: u64) -> Option<Vec<u8>> {
         match &self.keys {
             Keys::Files(keys) => keys.first()?.seal(plain, now),
             Keys::Changing { period, now: made } => {
-                let is_old = |made: &Made| now.saturating_sub(made.since) >= period.as_secs();
+                let is_young = |made: &Made| now.saturating_sub(made.since) < period.as_secs();
                 {
                     let made = made.read().unwrap_or_else(PoisonError::into_inner);
-                    if !is_old(&made) {
+                    if let Some(made) = made.as_ref()
+                        && is_young(made)
+                    {
                         return made.current.seal(plain, now);
                     }
                 }
                 let mut made = made.write().unwrap_or_else(PoisonError::into_inner);
-                // Another worker may have been here first. Without randomness the old key goes on.
-                if is_old(&made)
-                    && let Some(key) = Key::random()
+                // Another worker may have been here first. Without randomness the old key goes on, if there is one.
+                if !made.as_ref().is_some_and(is_young)
+                    && let Some(current) = Key::random()
                 {
-                    made.previous = Some(std::mem::replace(&mut made.current, key));
-                    made.since = now;
+                    let previous = made.take().map(|made| made.current);
+                    *made = Some(Made { current, previous, since: now });
                 }
-                made.current.seal(plain, now)
+                made.as_ref()?.current.seal(plain, now)
             }
         }
     }
@@ -179,6 +184,7 @@ impl Tickets {
             Keys::Files(keys) => keys.iter().find_map(|key| key.open(ticket))?,
             Keys::Changing { now: made, .. } => {
                 let made = made.read().unwrap_or_else(PoisonError::into_inner);
+                let made = made.as_ref()?;
                 made.current.open(ticket).or_else(|| made.previous.as_ref()?.open(ticket))?
             }
         };
@@ -207,7 +213,7 @@ mod tests {
 
     #[test]
     fn tickets_live_as_long_as_sessions_and_keys_change() {
-        let tickets = Tickets::shared(Duration::from_secs(7201)).expect("randomness");
+        let tickets = Tickets::shared(Duration::from_secs(7201));
         let start = seconds_now();
         let old = tickets.encrypt_at(b"session", start).expect("a ticket");
         assert_eq!(tickets.decrypt_at(&old, start + 7201).as_deref(), Some(&b"session"[..]));
@@ -226,6 +232,20 @@ mod tests {
             broken[at] ^= 1;
             assert_eq!(tickets.decrypt_at(&broken, start + 15_000), None, "{at}");
         }
+    }
+
+    #[test]
+    fn who_gives_no_ticket_has_no_key() {
+        let tickets = Tickets::shared(Duration::from_secs(7203));
+        let has_key = || match &tickets.keys {
+            Keys::Changing { now, .. } => now.read().expect("not poisoned").is_some(),
+            Keys::Files(_) => unreachable!("they are not of files"),
+        };
+        assert_eq!(tickets.decrypt(&[0; 100]), None);
+        assert!(!has_key());
+        let ticket = tickets.encrypt(b"session").expect("a ticket");
+        assert!(has_key());
+        assert_eq!(tickets.decrypt(&ticket).as_deref(), Some(&b"session"[..]));
     }
 
     #[test]

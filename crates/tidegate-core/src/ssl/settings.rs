@@ -324,11 +324,11 @@ fn resume(
     }
     let below = storage(&inputs.session_cache);
     config.session_storage = Arc::new(TimedSessions::new(below, inputs.session_timeout));
-    match if inputs.tickets { tickets(inputs, conf, conf_dir)? } else { None } {
-        Some(tickets) => config.ticketer = tickets,
+    if inputs.tickets {
+        config.ticketer = tickets(inputs, conf, conf_dir)?;
+    } else if is_off && conf.scripts.session_store.is_none() {
         // Nothing could be resumed.
-        None if is_off && conf.scripts.session_store.is_none() => config.send_tls13_tickets = 0,
-        None => {}
+        config.send_tls13_tickets = 0;
     }
     Ok(())
 }
@@ -446,19 +446,18 @@ fn clients(
     Ok(Clients { rules: Some(rules), verifier: Arc::new(AnyClient::new(&named)), context })
 }
 
-/// What makes tickets; `None` without randomness.
-fn tickets(inputs: &Inputs, conf: &Conf, conf_dir: &Path) -> Result<Option<Arc<Tickets>>, Diagnostic> {
+/// What makes tickets.
+fn tickets(inputs: &Inputs, conf: &Conf, conf_dir: &Path) -> Result<Arc<Tickets>, Diagnostic> {
     let lifetime = inputs.session_timeout;
     if conf.session_ticket_keys.is_empty() {
         return Ok(Tickets::shared(lifetime));
     }
     let read = |found: &Located| found.load(conf_dir, "session ticket key", |bytes| Ok(bytes.to_vec()));
     let files = conf.session_ticket_keys.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    let made = Tickets::with_files(&files, lifetime).map_err(|(index, error)| {
+    Tickets::with_files(&files, lifetime).map_err(|(index, error)| {
         let found = &conf.session_ticket_keys[index];
         Diagnostic::new(Severity::Emerg, found.span, format!("\"{}\" {error}", found.text))
-    });
-    made.map(Some)
+    })
 }
 
 /// Where sessions are kept. Memory with a name goes on over a reload, and is that of all servers with the same name and size.
