@@ -143,13 +143,14 @@ pub(crate) async fn issue(
         }
         order.forget_under_way();
     }
+    // Ahead of the order, which is lost with the process until it is kept: large keys take seconds.
+    let key = make_key(order.key_type()).await?;
     let replaces = if replaced.is_provisional { None } else { identity(replaced) };
     let made = match new_order(order, account, replaces.clone()).await {
         Err(error) if replaces.is_some() && error.is_of_replacement() => new_order(order, account, None).await,
         made => made,
     };
     let under_way = made?;
-    let key = make_key(order.key_type()).await?;
     order.keep_under_way(UnderWay::new(account.id(), under_way.url(), key.serialize_pem(), now));
     complete(order, under_way, &key).await
 }
