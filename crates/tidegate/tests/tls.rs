@@ -151,12 +151,12 @@ fn the_certificate_is_that_of_the_name() {
         let request = format!("GET / HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");
         assert_eq!(body(&ask(&mut stream, &request)), name);
     }
-    // A server without a certificate, and a name that nobody has: both get the default server's.
-    for name in ["none.test", "other.test"] {
+    // A server without a certificate, and a name that nobody has: both get the default server's. A dot at the end is none of the name's.
+    for (name, of) in [("none.test", "one.test"), ("other.test", "one.test"), ("two.test.", "two.test")] {
         let arguments = ["s_client", "-connect", &format!("127.0.0.1:{port}"), "-servername", name, "-showcerts"];
         let shown = Command::new("openssl").args(arguments).stdin(std::process::Stdio::null()).output();
         let shown = shown.expect("openssl runs").stdout;
-        let certificate = std::fs::read_to_string(site.dir.join("conf/one.test.crt")).expect("written");
+        let certificate = std::fs::read_to_string(site.dir.join(format!("conf/{of}.crt"))).expect("written");
         let lines = certificate.lines().nth(1).expect("text");
         assert!(String::from_utf8_lossy(&shown).contains(lines), "{name}");
     }

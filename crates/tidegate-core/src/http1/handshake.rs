@@ -209,7 +209,7 @@ async fn serve_with_scripts(conn: &Rc<Connection>, stream: &TlsStream, deadline:
 fn named_without_script(conn: &Connection, stream: &TlsStream) -> Option<ServerId> {
     let config = conn.config();
     let name = stream.server_name()?;
-    let (server, _) = config.listens[conn.port].names.find(name.as_bytes())?;
+    let (server, _) = config.listens[conn.port].names.find(ssl::client::host_of(&name).as_bytes())?;
     let level = &config.levels[config.servers[server.0 as usize].level.0 as usize];
     level.conf(&ssl::MODULE).scripts.certificate.is_none().then_some(server)
 }
@@ -382,7 +382,8 @@ fn settings_for<'c>(conn: &'c Connection, hello: &ClientHello<'_>) -> Option<(Se
     let config = conn.config();
     let listen = &config.listens[conn.port];
     let settings = |server: ServerId| Some((server, &**config.tls_of(server)?));
-    let named = hello.server_name().and_then(|name| listen.names.find(name.as_bytes()));
+    let name = hello.server_name().map(ssl::client::host_of);
+    let named = name.and_then(|name| listen.names.find(name.as_bytes()));
     let of_name = named.and_then(|(server, _)| settings(server));
     of_name.or_else(|| settings(listen.default)).filter(|(_, tls)| !tls.rejects)
 }

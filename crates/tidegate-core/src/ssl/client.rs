@@ -90,13 +90,20 @@ pub(crate) fn refusal(req: &Request) -> Option<u16> {
     }
 }
 
+/// The host that a client names in its handshake: a dot at the end is no part of it, as in `Host`.
+///
+/// Source: nginx, `ngx_http_ssl_servername`, `ngx_http_validate_host`.
+pub(crate) fn host_of(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
+}
+
 /// Whether the client asks for another server than the one whose rules its certificate was verified by.
 fn is_misdirected(req: &Request, facts: &Facts) -> bool {
     let Facts { server: negotiated, verified, .. } = facts;
     let is_other_name = req.connection().stream.with_tls(|tls| match tls {
         rustls::Connection::Server(tls) => {
             let head = req.head.borrow();
-            tls.server_name().is_some_and(|name| !head.host().eq_ignore_ascii_case(name.as_bytes()))
+            tls.server_name().is_some_and(|name| !head.host().eq_ignore_ascii_case(host_of(name).as_bytes()))
         }
         rustls::Connection::Client(_) => false,
     });
