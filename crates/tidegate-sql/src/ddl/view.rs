@@ -88,8 +88,11 @@ fn algorithm(core: &Core, view: &CreateView, old: Option<&Table>, text: ViewText
         core.env.warn(errors::no_merge());
         algorithm = Algorithm::Undefined;
     }
-    if view.check.is_some() && (algorithm == Algorithm::Temptable || text.shape(&core.engine, is_aggregate)?.is_none())
-    {
+    let is_refused = |text: ViewText<'_>| -> Res<bool> {
+        let shape = text.shape(&core.engine, is_aggregate)?;
+        Ok(shape.is_none_or(|shape| shape.is_outer))
+    };
+    if view.check.is_some() && (algorithm == Algorithm::Temptable || is_refused(text)?) {
         return Err(errors::no_check_option(&text.schema.name, &view.name.name));
     }
     Ok(algorithm)

@@ -19,7 +19,7 @@ errors! {
     not_updatable(name, verb) = 1288 b"HY000" "The target table {name} of the {verb} is not updatable";
     /// UPDATE of a column that a view computes.
     column_not_updatable(name) = 1348 b"HY000" "Column '{name}' is not updatable";
-    /// INSERT into a view some of whose columns are computed, or are the same.
+    /// INSERT into columns of a view some of which are computed, or are the same; into a view that takes no rows.
     not_insertable(name, verb) = 1471 b"HY000" "The target table {name} of the {verb} is not insertable-into";
     /// INSERT into a view that does not show a column without a default.
     no_default_in_view(schema, view) = 1423 b"HY000" "Field of view '{schema}.{view}' underlying table doesn't have a default value";

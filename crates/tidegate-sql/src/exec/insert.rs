@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     catalog::Table,
+    coerce::Target,
     column::Default,
     errors,
     parse::program::{Event, Timing},
@@ -199,11 +200,26 @@ impl Writer<'_> {
                     if matches!(table.columns[column].default, Default::Expression(_)) {
                         pending.push(column);
                     }
-                    self.default(&self.target(to, column, number, ignore))
+                    self.left_out((to, columns), column, number, ignore)
                 }
             })
             .collect::<Res<Vec<_>>>()?;
         Ok((row, pending))
+    }
+
+    /// The value of a column that gets none, or DEFAULT: where that is said the error names the column, not the view.
+    fn left_out(
+        &self,
+        (to, columns): (&TargetTable, &[usize]),
+        column: usize,
+        number: usize,
+        ignore: bool,
+    ) -> Res<Datum> {
+        let target = self.target(to, column, number, ignore);
+        match target.view {
+            Some(_) if columns.contains(&column) => self.default(&Target { view: None, ..target }),
+            _ => self.default(&target),
+        }
     }
 
     /// A value for a generated column: refused, or ignored with a warning.

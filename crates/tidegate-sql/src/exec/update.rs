@@ -107,7 +107,8 @@ impl Writer<'_> {
     ) -> Res<Datum> {
         let ty = &target.column.ty;
         let value = match value {
-            Cellish::Default => return self.default(target),
+            // Where DEFAULT is said the error names the column, not the view.
+            Cellish::Default => return self.default(&Target { view: None, ..*target }),
             Cellish::Const(source) => self.constants.value_for(source, ty)?,
             Cellish::Column(index) => outs[*index].value_for(cells[*index].as_cell(), ty),
             Cellish::Late(expression) => expression.out.value_for(late.unwrap_or(&Datum::Null).as_cell(), ty),

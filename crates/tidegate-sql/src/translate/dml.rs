@@ -298,21 +298,27 @@ impl Translator<'_> {
         Ok(Written { schema: Arc::clone(schema), table: Arc::clone(table), rowid })
     }
 
-    /// As [`writable`](Self::writable), for one who may delete rows there.
+    /// As [`writable`](Self::writable), for one who may delete rows there. A `single` DELETE names nothing else.
     ///
     /// # Errors
     /// 1142, 1356; 1395 for a join view.
-    fn deletable(&mut self, scope: &Scope<'_>, source: usize) -> Res<Written> {
+    fn deletable(&mut self, scope: &Scope<'_>, source: usize, single: bool) -> Res<Written> {
         let Some(view) = scope.sources.get(source).and_then(|source| source.through.as_deref()) else {
             let written = self.writable(scope, (source, 0), "DELETE")?;
             self.may_delete(&written.schema, &written.table)?;
             return Ok(written);
         };
         self.may_through(view, Change::Delete, &[])?;
-        if view.writable().is_some_and(|shape| shape.tables().len() > 1) {
-            return Err(errors::delete_from_join_view(&view.schema.name, &view.view.name));
+        match view.writable() {
+            // MariaDB's answer to a single DELETE, where that is an outer join.
+            Some(shape) if shape.is_outer && single => {
+                Err(errors::not_updatable(&scope.sources[source].alias, "DELETE"))
+            }
+            Some(shape) if shape.tables().len() > 1 => {
+                Err(errors::delete_from_join_view(&view.schema.name, &view.view.name))
+            }
+            _ => self.writable(scope, (source, 0), "DELETE"),
         }
-        self.writable(scope, (source, 0), "DELETE")
     }
 
     fn where_text(&mut self, selection: Option<&Expr>, scope: &mut Scope<'_>) -> Res<String> {
@@ -380,7 +386,7 @@ impl Translator<'_> {
         let (mut targets, mut texts) = (Vec::new(), Vec::new());
         for name in &delete.targets {
             let (source, _) = scope.source(name).ok_or_else(|| errors::unknown_multi_delete(&name.name))?;
-            let Written { schema, table, rowid } = self.deletable(&scope, source)?;
+            let Written { schema, table, rowid } = self.deletable(&scope, source, false)?;
             texts.push(rowid);
             let view = scope.sources[source].through.as_deref().map(|view| (view, 0));
             targets.push((self.target_table((&schema, &table), view, false)?, texts.len() - 1));
@@ -399,7 +405,7 @@ impl Translator<'_> {
         from: &str,
         condition: &str,
     ) -> Res<DeletePlan> {
-        let Written { schema, table, rowid } = self.deletable(scope, 0)?;
+        let Written { schema, table, rowid } = self.deletable(scope, 0, true)?;
         self.check_safe_update(scope, &delete.from, delete.selection.as_ref(), delete.limit.is_some())?;
         let plain = delete.order_by.is_empty() && delete.limit.is_none() && delete.from[0].joins.is_empty();
         let is_view = scope.sources[0].through.is_some();

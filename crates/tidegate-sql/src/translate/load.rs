@@ -11,6 +11,7 @@ use super::{
 use crate::{
     catalog::Table,
     env::Charset,
+    errors,
     parse::{self, InsertSource, files::FileFormat},
     schema::Schema,
     store::file_source::FileSource,
@@ -58,7 +59,13 @@ impl Translator<'_> {
                 columns.extend(self.column_list(table, set)?);
                 columns
             }
-            (Some(names), _) if !names.is_empty() => self.column_list(table, names)?,
+            (Some(names), _) if !names.is_empty() => match self.column_list(table, names) {
+                // As two columns of a view that are the same one of its table.
+                Err(error) if error.code == 1110 && table.is_view() => {
+                    return Err(errors::not_insertable(&table.name, "INSERT"));
+                }
+                columns => columns?,
+            },
             _ => return Ok((0..table.columns.len()).collect()),
         };
         self.may_insert(schema, table, Some(&columns), insert.replace)?;

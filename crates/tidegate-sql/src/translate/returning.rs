@@ -35,8 +35,9 @@ impl Translator<'_> {
     /// # Errors
     /// As [`returned`](Self::returned).
     pub(super) fn returning(&mut self, to: &Destination, list: &parse::Returning) -> Res<Arc<Returning>> {
-        if to.is_of_join() {
-            return Err(errors::unsupported(format!("RETURNING of the join view {}", to.name())));
+        if to.shows_more() {
+            let what = format!("RETURNING of the view {}, which shows more than columns of one table", to.name());
+            return Err(errors::unsupported(what));
         }
         let (from, source) = self.destination_source(to);
         let rowid = source.rowid_text();

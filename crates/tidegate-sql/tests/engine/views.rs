@@ -52,12 +52,13 @@ async fn errors_name_the_view() {
          CREATE ALGORITHM = TEMPTABLE VIEW temp AS SELECT a AS n FROM t; CREATE VIEW over_temp AS SELECT n FROM temp;
          CREATE VIEW itself AS SELECT a AS n FROM t WHERE id = (SELECT MIN(id) FROM v);
          CREATE TABLE m (k INT NOT NULL, l INT); CREATE VIEW hides AS SELECT l FROM m;
+         CREATE VIEW shows AS SELECT k, l FROM m;
          CREATE VIEW j AS SELECT t.id, t.a, m.k, m.l FROM t JOIN m ON t.id = m.k",
     )
     .await;
     for (sql, expected) in [
         ("UPDATE c SET n = 1", "1348 Column 'n' is not updatable"),
-        ("INSERT INTO c (id) VALUES (1)", "1471 The target table c of the INSERT is not insertable-into"),
+        ("INSERT INTO c VALUES (1, 2)", "1471 The target table c of the INSERT is not insertable-into"),
         ("UPDATE s x SET n = 1", "1288 The target table x of the UPDATE is not updatable"),
         ("DELETE FROM s", "1288 The target table s of the DELETE is not updatable"),
         ("UPDATE over_temp SET n = 1", "1288 The target table over_temp of the UPDATE is not updatable"),
@@ -67,9 +68,14 @@ async fn errors_name_the_view() {
             "INSERT INTO hides VALUES (1)",
             "1423 Field of view 'test.hides' underlying table doesn't have a default value",
         ),
+        ("INSERT INTO shows VALUES (DEFAULT, 1)", "1364 Field 'k' doesn't have a default value"),
         ("INSERT INTO j VALUES (1, 2, 3, 4)", "1394 Can not insert into join view 'test.j' without fields list"),
         (
             "INSERT INTO j (a, l) VALUES (1, 2)",
+            "1393 Can not modify more than one base table through a join view 'test.j'",
+        ),
+        (
+            "INSERT INTO j (id, a) VALUES (1, 0) ON DUPLICATE KEY UPDATE l = 1",
             "1393 Can not modify more than one base table through a join view 'test.j'",
         ),
         ("UPDATE j SET a = 1, l = 1", "1393 Can not modify more than one base table through a join view 'test.j'"),
@@ -83,7 +89,65 @@ async fn errors_name_the_view() {
     assert_eq!(one(&mut session, "SELECT a FROM t WHERE id = 1").await, "9");
     let sql =
         "SELECT GROUP_CONCAT(table_name ORDER BY table_name) FROM information_schema.views WHERE is_updatable = 'YES'";
-    assert_eq!(one(&mut session, sql).await, "c,hides,itself,j,v");
+    assert_eq!(one(&mut session, sql).await, "c,hides,itself,j,shows,v");
+}
+
+#[tokio::test]
+async fn an_insert_names_columns_of_a_table_each_once() {
+    let fixture = Fixture::new("view-columns");
+    let mut session = fixture.session().await;
+    run(&mut session, TABLE).await;
+    run(
+        &mut session,
+        "CREATE VIEW c AS SELECT id, a + 1 AS more, b FROM t; CREATE VIEW twice AS SELECT id, a, a AS again FROM t;
+         CREATE TABLE u (k INT); CREATE VIEW q AS SELECT a, (SELECT MAX(k) FROM u) AS most FROM t",
+    )
+    .await;
+    run(&mut session, "INSERT INTO c (id, b) VALUES (10, 'c'); INSERT INTO twice (id, again) VALUES (11, 5)").await;
+    run(&mut session, "INSERT INTO q (a) VALUES (6)").await;
+    assert_eq!(one(&mut session, "SELECT id, a, b FROM t WHERE id > 9").await, "10,NULL,c;11,5,x;12,6,x");
+    run(&mut session, "INSERT INTO c (id) VALUES (10) ON DUPLICATE KEY UPDATE b = CONCAT(b, 'd')").await;
+    assert_eq!(one(&mut session, "SELECT b FROM t WHERE id = 10").await, "cd");
+    for (sql, expected) in [
+        ("INSERT INTO c (id, more) VALUES (20, 2)", 1471),
+        ("INSERT INTO q VALUES (1, 2)", 1471),
+        ("INSERT INTO twice (a, again) VALUES (1, 2)", 1471),
+        ("INSERT INTO v (n, n) VALUES (1, 2)", 1471),
+        ("INSERT INTO v () VALUES ()", 1136),
+        ("INSERT INTO v VALUES ()", 1136),
+        ("INSERT INTO c (id) VALUES (10) ON DUPLICATE KEY UPDATE more = 1", 1348),
+        ("INSERT INTO c (id) VALUES (20) RETURNING id", 1235),
+    ] {
+        assert_eq!(code(&mut session, sql).await, expected, "{sql}");
+    }
+    assert_eq!(one(&mut session, "INSERT INTO twice (a) VALUES (7) RETURNING again").await, "7");
+}
+
+#[tokio::test]
+async fn rows_behind_an_outer_join_change_but_do_not_come_or_go() {
+    let fixture = Fixture::new("view-outer");
+    let mut session = fixture.session().await;
+    run(&mut session, TABLE).await;
+    run(
+        &mut session,
+        "CREATE TABLE u (id INT PRIMARY KEY, k INT); INSERT INTO u VALUES (1, 10);
+         CREATE VIEW o AS SELECT t.id, a, k FROM t LEFT JOIN u ON t.id = u.id;
+         CREATE VIEW over_o AS SELECT id, k FROM o",
+    )
+    .await;
+    run(&mut session, "UPDATE o SET a = a + 1 WHERE k IS NULL; UPDATE over_o SET k = id + 1").await;
+    assert_eq!(one(&mut session, "SELECT id, a, k FROM o ORDER BY id").await, "1,1,2;2,3,NULL;3,4,NULL");
+    for (sql, expected) in [
+        ("INSERT INTO o (id, a) VALUES (9, 9)", 1471),
+        ("INSERT INTO over_o (id) VALUES (9)", 1471),
+        ("UPDATE o SET a = 1, k = 1", 1393),
+        ("DELETE FROM o", 1288),
+        ("DELETE o FROM o JOIN u", 1395),
+        ("CREATE VIEW w AS SELECT a, k FROM t LEFT JOIN u ON t.id = u.id WITH CHECK OPTION", 1368),
+        ("CREATE VIEW w AS SELECT k FROM o WITH CHECK OPTION", 1368),
+    ] {
+        assert_eq!(code(&mut session, sql).await, expected, "{sql}");
+    }
 }
 
 #[tokio::test]

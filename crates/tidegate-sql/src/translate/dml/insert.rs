@@ -42,16 +42,28 @@ impl Destination {
         }
     }
 
-    /// Whether other tables are behind the view too.
-    pub(in crate::translate) fn is_of_join(&self) -> bool {
-        let shape = self.view.as_ref().and_then(|(view, _)| view.shape.as_ref());
-        shape.is_some_and(|shape| shape.tables().len() > 1)
+    /// Whether other tables are behind the view too, or computed columns, which the new row does not have.
+    pub(in crate::translate) fn shows_more(&self) -> bool {
+        let Some((view, _)) = &self.view else { return false };
+        let is_join = view.shape.as_ref().is_some_and(|shape| shape.tables().len() > 1);
+        is_join || (0..view.view.columns.len()).any(|column| self.position(column).is_none())
     }
 
     /// The position in the table of a column of what the statement names.
     fn position(&self, column: usize) -> Option<usize> {
         let Some((view, place)) = &self.view else { return Some(column) };
         view.base_of(column).filter(|(of, _)| of == place).map(|(_, position)| position)
+    }
+
+    /// The source of a row with the names of all columns of the view, also of those that the row does not have.
+    fn as_named(&self, source: &Source) -> Source {
+        let mut named = source.clone();
+        if let Some((view, _)) = &self.view {
+            for (column, known) in named.columns.iter_mut().zip(&view.view.columns) {
+                column.name.clone_from(&known.name);
+            }
+        }
+        named
     }
 
     /// The name by which the statement knows a column of the table, if it does.
@@ -134,8 +146,7 @@ impl Translator<'_> {
         Ok((Destination { schema, table, view: None }, columns))
     }
 
-    /// The same of a view, all of whose columns must be columns of tables: those that get values of one table, in which each stands
-    /// once.
+    /// The same of a view: the columns that get values must be columns of one table, in which each stands once.
     fn inserted_through(
         &mut self,
         schema: Arc<Schema>,
@@ -148,7 +159,7 @@ impl Translator<'_> {
             false => errors::not_insertable(&view.name, "INSERT"),
         };
         let shape = self.shape_of(&schema, &view).map_err(|error| Self::view_error(error, &schema, &view))?;
-        let shape = shape.filter(|shape| !shape.reads_itself).ok_or_else(refused)?;
+        let shape = shape.filter(|shape| !shape.reads_itself && !shape.is_outer).ok_or_else(refused)?;
         if shape.tables().len() > 1 {
             if is_load {
                 return Err(errors::wrong_usage("Multi-table VIEW", "LOAD"));
@@ -165,20 +176,18 @@ impl Translator<'_> {
         if places.any(|other| other != place) {
             return Err(several_tables(Some(&through)));
         }
-        for (column, base) in bases.iter().enumerate() {
-            let is_good = base.is_some_and(|(of, _)| of != place || !bases[..column].contains(base));
-            if is_load && base.is_none() && columns.contains(&column) {
-                return Err(errors::column_not_updatable(&through.view.columns[column].name));
-            }
-            if !is_load && !is_good {
-                return Err(errors::not_insertable(&through.view.name, "INSERT"));
+        let mut positions = Vec::new();
+        for column in &columns {
+            match bases[*column] {
+                Some((_, position)) if is_load || !positions.contains(&position) => positions.push(position),
+                None if is_load => return Err(errors::column_not_updatable(&through.view.columns[*column].name)),
+                _ => return Err(errors::not_insertable(&through.view.name, "INSERT")),
             }
         }
         self.may_through(&through, Change::Insert { replaces: insert.replace }, &columns)?;
         let found = through.shape.as_ref().and_then(|shape| shape.tables().get(place).copied());
         let (schema, table) = found.ok_or_else(|| errors::internal("a view without its table"))?;
         let (schema, table) = (Arc::clone(schema), Arc::clone(table));
-        let positions = columns.iter().filter_map(|column| bases[*column]).map(|(_, position)| position).collect();
         Ok((Destination { schema, table, view: Some((through, place)) }, positions))
     }
 
@@ -194,7 +203,7 @@ impl Translator<'_> {
         source.schema.clone_from(&view.schema.name);
         let columns = view.view.columns.iter().enumerate().map(|(index, column)| match to.position(index) {
             Some(position) => SourceColumn { name: column.name.clone(), ..source.columns[position].clone() },
-            // One of another table, which has no row here.
+            // One of another table, which has no row here, or a computed one.
             None => SourceColumn { name: String::new(), hidden: true, ..source.columns[0].clone() },
         });
         source.columns = columns.collect();
@@ -271,7 +280,8 @@ impl Translator<'_> {
         explicit: bool,
         row_scope: &mut Option<Scope<'static>>,
     ) -> Res<InsertRow> {
-        if row.is_empty() && !explicit {
+        // For a view no list stands for all of its columns, whatever stands in VALUES.
+        if row.is_empty() && !explicit && to.view.is_none() {
             return Ok(InsertRow { values: Vec::new(), feed: None });
         }
         if row.len() != plan.columns.len() {
@@ -340,9 +350,10 @@ impl Translator<'_> {
         }
         scope.new_row = Some(NewRow { alias: insert.row_alias.clone(), columns: new_columns });
         let (mut columns, mut values) = (Vec::new(), Vec::new());
+        let named = to.as_named(&scope.sources[0]);
         for assignment in &insert.on_duplicate {
-            let (_, column) = self.target_column(assignment, &scope.sources[..1])?;
-            let (place, position) = self.may_assign(&scope.sources[0], column)?;
+            let (_, column) = self.target_column(assignment, std::slice::from_ref(&named))?;
+            let (place, position) = self.may_assign(&named, column)?;
             if let Some((view, known)) = &to.view
                 && *known != place
             {

@@ -36,6 +36,8 @@ pub(crate) struct Shape {
     columns: Vec<Option<(usize, usize)>>,
     /// A sub-query reads one of its tables, so that nothing can be written through it.
     pub(in crate::translate) reads_itself: bool,
+    /// It has rows without a row of some of its tables: rows can be changed through it, but none come or go.
+    pub(crate) is_outer: bool,
 }
 
 /// A table or view in the FROM of a view.
@@ -127,16 +129,21 @@ impl Shape {
     fn of_text(view: ViewText<'_>, lookup: &mut Lookup<'_>, depth: usize) -> Res<Option<Self>> {
         let query = view.query()?;
         let Some(select) = merged(&query, lookup.is_aggregate) else { return Ok(None) };
-        let mut from = FromClause { schema: view.schema, depth, places: Vec::new(), hidden: Vec::new() };
+        let mut from =
+            FromClause { schema: view.schema, depth, places: Vec::new(), hidden: Vec::new(), is_outer: false };
         for item in &select.from {
             if !from.add(item, lookup)? {
                 return Ok(None);
             }
         }
         let Some(columns) = from.columns(select) else { return Ok(None) };
-        let places = from.places;
-        let reads_itself = places.iter().filter_map(|place| place.view.as_ref()).any(|shape| shape.reads_itself);
-        let mut shape = Self { places, columns, reads_itself };
+        let FromClause { places, mut is_outer, .. } = from;
+        let mut reads_itself = false;
+        for inner in places.iter().filter_map(|place| place.view.as_ref()) {
+            reads_itself |= inner.reads_itself;
+            is_outer |= inner.is_outer;
+        }
+        let mut shape = Self { places, columns, reads_itself, is_outer };
         shape.reads_itself |= shape.is_read_by(select, view.schema, lookup);
         Ok(Some(shape))
     }
@@ -305,6 +312,8 @@ struct FromClause<'v> {
     places: Vec<Place>,
     /// Columns that a join shows once, with those of its left side.
     hidden: Vec<(usize, usize)>,
+    /// A table of it need not have a row.
+    is_outer: bool,
 }
 
 impl FromClause<'_> {
@@ -314,12 +323,16 @@ impl FromClause<'_> {
             return Ok(false);
         }
         for join in &item.joins {
-            let (JoinOperator::Join(constraint)
-            | JoinOperator::Inner(constraint)
-            | JoinOperator::CrossJoin(constraint)
-            | JoinOperator::StraightJoin(constraint)) = &join.join_operator
-            else {
-                return Ok(false);
+            let constraint = match &join.join_operator {
+                JoinOperator::Join(constraint)
+                | JoinOperator::Inner(constraint)
+                | JoinOperator::CrossJoin(constraint)
+                | JoinOperator::StraightJoin(constraint) => constraint,
+                JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => {
+                    self.is_outer = true;
+                    constraint
+                }
+                _ => return Ok(false),
             };
             let before = self.places.len();
             if !self.add_factor(&join.relation, lookup)? {
