@@ -302,13 +302,13 @@ impl Issuer {
     /// The account of a key, made if there is none.
     async fn register(&self, key: PrivatePkcs8KeyDer<'static>) -> Result<Account, IssueError> {
         let settings = &self.settings;
-        let registered = register(&*self.http()?, key.secret_pkcs8_der(), settings).await?;
+        let http = self.http()?;
+        let registered = register(&*http, key.secret_pkcs8_der(), settings).await?;
         if settings.account_key.is_none() {
             note(Level::Notice, format_args!("acme issuer \"{}\": account {}", settings.name, registered.id));
             self.keep_credentials(self.account_text(Some(&registered.id), &key));
         }
-        let http = Account::builder_with_http(self.http()?);
-        let account = http.from_parts(registered.id, key, settings.uri.clone()).await?;
+        let account = Account::builder_with_http(http).from_parts(registered.id, key, settings.uri.clone()).await?;
         if registered.is_known && !settings.contacts.is_empty() {
             let contacts: Vec<&str> = settings.contacts.iter().map(String::as_str).collect();
             account.update_contacts(&contacts).await?;
@@ -370,4 +370,26 @@ impl Issuer {
 fn readable_key(text: &str) -> Option<PrivatePkcs8KeyDer<'static>> {
     let key = PrivatePkcs8KeyDer::from(URL_SAFE_NO_PAD.decode(text).ok()?);
     Key::from_pkcs8_der(key.clone_key()).is_ok().then_some(key)
+}
+
+#[cfg(test)]
+impl Settings {
+    /// Those of an authority that nobody asks.
+    pub(crate) fn of_nobody(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            uri: "https://localhost/".to_owned(),
+            account_key: None,
+            challenge: Challenge::Http01,
+            contacts: Vec::new(),
+            external_account: None,
+            profile: None,
+            trusted: None,
+            verify: true,
+            state_path: None,
+            accepts_terms: true,
+            resolver: None,
+            resolver_timeout: Duration::from_secs(1),
+        }
+    }
 }

@@ -265,10 +265,9 @@ pub(crate) fn challenge_name(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{path::Path, time::Duration};
+    use std::path::Path;
 
     use super::*;
-    use crate::issuer::Challenge;
 
     #[test]
     fn addresses_are_asked_for_by_their_names() {
@@ -279,21 +278,7 @@ mod tests {
     }
 
     fn order(name: &str, directory: &Path) -> Arc<Order> {
-        let issuer = Issuer::shared(Settings {
-            name: name.to_owned(),
-            uri: "https://localhost/".to_owned(),
-            account_key: None,
-            challenge: Challenge::Http01,
-            contacts: Vec::new(),
-            external_account: None,
-            profile: None,
-            trusted: None,
-            verify: true,
-            state_path: Some(directory.to_owned()),
-            accepts_terms: true,
-            resolver: None,
-            resolver_timeout: Duration::from_secs(1),
-        });
+        let issuer = Issuer::shared(Settings { state_path: Some(directory.to_owned()), ..Settings::of_nobody(name) });
         Order::shared(&issuer, &["one.test".to_owned()], KeyType::P256).expect("an order")
     }
 

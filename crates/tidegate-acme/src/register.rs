@@ -142,7 +142,6 @@ mod tests {
         future::Future,
         pin::Pin,
         sync::{Arc, Mutex},
-        time::Duration,
     };
 
     use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
@@ -151,7 +150,6 @@ mod tests {
     use instant_acme::{BytesResponse, Key};
 
     use super::*;
-    use crate::issuer::Challenge;
 
     /// Status, fields and content of answers that are given in turn, and what was asked.
     #[derive(Clone, Default)]
@@ -186,19 +184,10 @@ mod tests {
 
     fn settings(external: bool) -> Settings {
         Settings {
-            name: "one".to_owned(),
             uri: "https://ca.test/dir".to_owned(),
-            account_key: None,
-            challenge: Challenge::Http01,
             contacts: vec!["mailto:me@one.test".to_owned()],
             external_account: external.then(|| ("kid-1".to_owned(), Shared(Arc::new(b"secret".to_vec())))),
-            profile: None,
-            trusted: None,
-            verify: true,
-            state_path: None,
-            accepts_terms: true,
-            resolver: None,
-            resolver_timeout: Duration::from_secs(1),
+            ..Settings::of_nobody("one")
         }
     }
 
