@@ -12,7 +12,11 @@ use super::{
     privileges::{Privileges, Reach},
     salted::Salted,
 };
-use crate::{account_name::Name, identifier::quoted, parse::program::RoutineKind};
+use crate::{
+    account_name::Name,
+    identifier::{mysql_string, quoted},
+    parse::program::RoutineKind,
+};
 
 /// How the user of an account proves who it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -283,7 +287,7 @@ impl Account {
 
 /// Digits as a text of SQL: a salt may be anything.
 fn in_quotes(digits: &str) -> String {
-    format!("'{}'", digits.replace('\\', "\\\\").replace('\'', "''").replace('\n', "\\n"))
+    mysql_string(digits).replace('\n', "\\n")
 }
 
 impl TableGrant {

@@ -3,12 +3,10 @@
 use sqlparser::{parser::Parser, tokenizer::Token};
 
 use super::{
-    Outcome, Result, Span, Statement, TableName, account::Who, accounts, parenthesised, query_span, table_name,
+    Outcome, Result, Span, Statement, TableName, account::Who, accounts, ddl::unless_exists, parenthesised, query_span,
+    table_name,
 };
-use crate::{
-    dialect::{expect_word, identifier, skip, take_word, take_words, unexpected},
-    errors,
-};
+use crate::dialect::{expect_word, identifier, skip, take_word, take_words, unexpected};
 
 /// What becomes of a view of the name that is there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,11 +122,11 @@ pub(super) fn security(p: &mut Parser) -> Result<Security> {
 
 /// CREATE VIEW, behind this word.
 pub(super) fn create(p: &mut Parser, or_replace: bool, security: Security) -> Result<Outcome> {
-    let existing = match (or_replace, take_words(p, &["IF", "NOT", "EXISTS"])) {
-        (true, true) => return Ok(Err(errors::wrong_usage("OR REPLACE", "IF NOT EXISTS"))),
-        (true, false) => Existing::Replaced,
-        (false, true) => Existing::Kept,
-        (false, false) => Existing::Refused,
+    let existing = match unless_exists(p, or_replace) {
+        Err(error) => return Ok(Err(error)),
+        Ok(true) => Existing::Kept,
+        Ok(false) if or_replace => Existing::Replaced,
+        Ok(false) => Existing::Refused,
     };
     Ok(Ok(view(p, existing, security)?))
 }

@@ -372,6 +372,13 @@ impl Group {
             waker.wake();
         }
     }
+
+    /// A member is answered; the first one tells the pool.
+    fn answered(&self) {
+        if !self.is_answered.replace(true) {
+            self.pool.returning.answered(self.members.get());
+        }
+    }
 }
 
 impl Member {
@@ -414,9 +421,7 @@ impl Member {
             return Poll::Pending;
         };
         self.listens.set(false);
-        if !group.is_answered.replace(true) {
-            group.pool.returning.answered(group.members.get());
-        }
+        group.answered();
         if let Some(next) = group.pool.group().filter(|next| next.waits.take()) {
             // Before anything else: the disk is to work while those who have waited for it are answered.
             next.commit();
@@ -429,9 +434,7 @@ impl Member {
     fn poll_early(&self, before: u64, cx: &Context<'_>) -> Poll<Res<()>> {
         let group = &self.group;
         let Poll::Ready(durable) = group.pool.schema.sync.poll(before, Some(cx)) else { return Poll::Pending };
-        if !group.is_answered.replace(true) {
-            group.pool.returning.answered(group.members.get());
-        }
+        group.answered();
         Poll::Ready(if durable { Ok(()) } else { Err(errors::storage("what was read could not be made durable")) })
     }
 

@@ -24,7 +24,7 @@ use crate::{
         params::Params,
         plan::PlanKind,
     },
-    value::{collation::Collation, one_byte::Set},
+    value::collation::Collation,
     variables,
 };
 
@@ -233,8 +233,8 @@ fn places(load: &Load, variables: &[String]) -> Vec<FieldTo> {
 /// 1115 for an unknown character set, 1235 for one that is not read.
 pub(super) fn charset_of(name: Option<&str>) -> Result<Charset, ServerError> {
     let Some(name) = name else { return Ok(Charset::Utf8) };
-    if let Some(set) = Set::named(name) {
-        return Ok(Charset::named(set.name));
+    if let set @ Charset::OneByte(_) = Charset::named(name) {
+        return Ok(set);
     }
     let collation = Collation::of_charset(name).ok_or_else(|| Collation::unknown_charset(name))?;
     match collation.charset() {

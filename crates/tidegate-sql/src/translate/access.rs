@@ -88,15 +88,23 @@ impl Translator<'_> {
         let within = self.access_within(view)?;
         let around = std::mem::replace(&mut self.access, within);
         let may = shape.each_place(columns, |(schema, table), inner, columns| {
-            match change {
-                Change::Insert { replaces } => self.may_insert(schema, table, Some(columns), replaces)?,
-                Change::Update => columns.iter().try_for_each(|column| self.may_update(schema, table, *column))?,
-                Change::Delete => self.may_delete(schema, table)?,
-            }
+            self.may_change(schema, table, change, columns)?;
             inner.map_or(Ok(()), |inner| self.may_beneath((schema, table), inner, (change, columns)))
         });
         self.access = around;
         may.map_err(|error| Self::view_error(error, schema, view))
+    }
+
+    /// Whether the session may change these columns of a table or a view.
+    ///
+    /// # Errors
+    /// 1142, 1143.
+    fn may_change(&self, schema: &Schema, table: &Table, change: Change, columns: &[usize]) -> Res<()> {
+        match change {
+            Change::Insert { replaces } => self.may_insert(schema, table, Some(columns), replaces),
+            Change::Update => columns.iter().try_for_each(|column| self.may_update(schema, table, *column)),
+            Change::Delete => self.may_delete(schema, table),
+        }
     }
 
     /// Whether the session may change these columns of a view, and the user as whom that is run what is beneath them.
@@ -105,11 +113,7 @@ impl Translator<'_> {
     /// 1142 and 1143 for the view; as [`may_beneath`](Self::may_beneath).
     pub(super) fn may_through(&mut self, through: &Through, change: Change, columns: &[usize]) -> Res<()> {
         let view = (&through.schema, &*through.view);
-        match change {
-            Change::Insert { replaces } => self.may_insert(view.0, view.1, Some(columns), replaces)?,
-            Change::Update => columns.iter().try_for_each(|column| self.may_update(view.0, view.1, *column))?,
-            Change::Delete => self.may_delete(view.0, view.1)?,
-        }
+        self.may_change(view.0, view.1, change, columns)?;
         match through.writable() {
             Some(shape) => self.may_beneath(view, shape, (change, columns)),
             None => Ok(()),

@@ -322,17 +322,7 @@ impl Translator<'_> {
     }
 
     fn where_text(&mut self, selection: Option<&Expr>, scope: &mut Scope<'_>) -> Res<String> {
-        scope.clause = "where clause";
-        let text = match selection {
-            None => String::new(),
-            Some(selection) => {
-                let ex = self.expr(selection, scope)?;
-                if ex.aggregate {
-                    return Err(errors::invalid_group_use());
-                }
-                format!(" WHERE {}", self.truth(&ex))
-            }
-        };
+        let text = selection.map_or(Ok(String::new()), |selection| self.filter(selection, scope))?;
         scope.clause = "field list";
         Ok(text)
     }

@@ -196,13 +196,17 @@ impl Shape {
 
     fn is_read_by(&self, select: &Select, schema: &Arc<Schema>, lookup: &mut Lookup<'_>) -> bool {
         let bases: Vec<(u64, i64)> = self.tables().iter().map(|(schema, table)| (schema.id, table.id)).collect();
-        let names = task::on_thread_stack(|| {
-            let mut names = Names { depth: 0, least: 1, found: Vec::new() };
-            let _: ControlFlow<()> = select.visit(&mut names);
-            names.found
-        });
-        names.iter().any(|name| reads(schema, name, &bases, lookup, 0))
+        names_in(select, 1).iter().any(|name| reads(schema, name, &bases, lookup, 0))
     }
+}
+
+/// The tables that are named in a part of a query, within so many queries of it or more.
+fn names_in(part: &(impl Visit + Sync), least: usize) -> Vec<TableName> {
+    task::on_thread_stack(|| {
+        let mut names = Names { depth: 0, least, found: Vec::new() };
+        let _: ControlFlow<()> = part.visit(&mut names);
+        names.found
+    })
 }
 
 /// Whether a name in a view of a schema is one of these tables, or a view that reads one.
@@ -211,12 +215,7 @@ fn reads(schema: &Arc<Schema>, name: &TableName, bases: &[(u64, i64)], lookup: &
     let Some(text) = table.view.as_deref() else { return bases.contains(&(schema.id, table.id)) };
     let text = ViewText { text, mode: table.view_mode(), schema: &schema };
     let Some(query) = text.query().ok().filter(|_| depth < VIEW_DEPTH_MAX) else { return false };
-    let names = task::on_thread_stack(|| {
-        let mut names = Names { depth: 0, least: 0, found: Vec::new() };
-        let _: ControlFlow<()> = query.visit(&mut names);
-        names.found
-    });
-    names.iter().any(|name| reads(&schema, name, bases, lookup, depth + 1))
+    names_in(&*query, 0).iter().any(|name| reads(&schema, name, bases, lookup, depth + 1))
 }
 
 /// The SELECT of a view, if each of its rows is one of each of its tables.
