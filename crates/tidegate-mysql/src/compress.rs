@@ -14,7 +14,7 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 
 use zstd::bulk::{Compressor, Decompressor};
 
-use crate::packet::FRAME_MAX;
+use crate::{handshake::capability, packet::FRAME_MAX};
 
 const HEAD_SIZE: usize = 7;
 /// Shorter texts grow when they are compressed. The servers' own limit.
@@ -42,6 +42,20 @@ pub enum Algorithm {
         /// How hard to try, 1 to 22; this side goes no further than 9.
         level: u8,
     },
+}
+
+impl Algorithm {
+    /// What packets are compressed with from the end of the login on, by the capabilities that both sides have. Who takes both gets
+    /// zlib, as MySQL has it.
+    pub fn agreed(capabilities: u32, zstd_level: u8) -> Option<Self> {
+        if capabilities & capability::COMPRESS != 0 {
+            Some(Self::Zlib)
+        } else if capabilities & capability::ZSTD_COMPRESSION_ALGORITHM != 0 {
+            Some(Self::Zstd { level: zstd_level })
+        } else {
+            None
+        }
+    }
 }
 
 /// Both directions of a client's compressed connection.
@@ -104,12 +118,10 @@ impl Inflate {
                 matches!(inflate.decompress_vec(frame, plain, FlushDecompress::Finish), Ok(Status::StreamEnd))
             }
             Self::Zstd(inflate) => {
-                let made = match inflate.take() {
-                    Some(made) => Ok(made),
-                    None => Decompressor::new(),
-                };
-                let Ok(made) = made else { return false };
-                inflate.insert(made).decompress_to_buffer(frame, plain).is_ok()
+                if inflate.is_none() {
+                    *inflate = Decompressor::new().ok();
+                }
+                inflate.as_mut().is_some_and(|inflate| inflate.decompress_to_buffer(frame, plain).is_ok())
             }
         }
     }
@@ -140,14 +152,13 @@ impl Deflate {
                 matches!(status, Ok(Status::StreamEnd)) && out.len() - from < chunk.len()
             }
             Self::Zstd(level, deflate) => {
-                let made = match deflate.take() {
-                    Some(made) => Ok(made),
-                    None => Compressor::new(i32::from(*level)),
-                };
-                let Ok(made) = made else { return false };
+                if deflate.is_none() {
+                    *deflate = Compressor::new(i32::from(*level)).ok();
+                }
+                let Some(deflate) = deflate else { return false };
                 // What needs more room than this is sent as it is.
                 out.resize(from + chunk.len() - 1, 0);
-                let Ok(len) = deflate.insert(made).compress_to_buffer(chunk, &mut out[from..]) else { return false };
+                let Ok(len) = deflate.compress_to_buffer(chunk, &mut out[from..]) else { return false };
                 out.truncate(from + len);
                 true
             }

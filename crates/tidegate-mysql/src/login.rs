@@ -125,11 +125,7 @@ async fn handshake(options: &ConnectOptions, mut channel: Channel) -> Result<Log
     }
 
     let capabilities = response.capabilities & greeting.capabilities;
-    if capabilities & (capability::COMPRESS | capability::ZSTD_COMPRESSION_ALGORITHM) != 0 {
-        let algorithm = match capabilities & capability::COMPRESS {
-            0 => Algorithm::Zstd { level: response.zstd_level },
-            _ => Algorithm::Zlib,
-        };
+    if let Some(algorithm) = Algorithm::agreed(capabilities, response.zstd_level) {
         channel.compressed = Some(Box::new(Compressed::new(algorithm)));
         // Servers number the packets inside of frames as they like.
         channel.input.check_sequence = false;

@@ -34,19 +34,24 @@ impl TextResults {
         Self { sequence: 1, deprecate_eof, extended: false, in_result_set: false, row: 0, scratch: Vec::new() }
     }
 
-    /// The same for a client that wants MariaDB's extended metadata.
-    pub fn extended(self) -> Self {
-        Self { extended: true, ..self }
+    /// The same for a client that wants MariaDB's extended metadata, or does not.
+    pub fn extended(self, extended: bool) -> Self {
+        Self { extended, ..self }
     }
 
     /// A writer of the same kind that has written nothing.
     pub fn another(&self) -> Self {
-        Self { extended: self.extended, ..Self::new(self.deprecate_eof) }
+        Self::new(self.deprecate_eof).extended(self.extended)
     }
 
     /// Appends the payload of a column definition, as the client wants it.
     pub fn put_column(&self, out: &mut Vec<u8>, column: &Column) {
-        if self.extended { answer::put_extended_column(out, column) } else { answer::put_column(out, column) }
+        self.definition()(out, column);
+    }
+
+    /// What writes the payload of a column definition.
+    fn definition(&self) -> fn(&mut Vec<u8>, &Column) {
+        if self.extended { answer::put_extended_column } else { answer::put_column }
     }
 
     /// Appends a packet whose payload `write` writes.
@@ -61,12 +66,9 @@ impl Format for TextResults {
     fn columns(&mut self, columns: &[Column], out: &mut Vec<u8>) {
         self.in_result_set = true;
         self.put(out, |out| put_lenenc(out, columns.len() as u64));
+        let put_column = self.definition();
         for column in columns {
-            self.scratch.clear();
-            let mut definition = std::mem::take(&mut self.scratch);
-            self.put_column(&mut definition, column);
-            put_packet(out, &mut self.sequence, &[&definition]);
-            self.scratch = definition;
+            self.put(out, |out| put_column(out, column));
         }
         if !self.deprecate_eof {
             let summary = Summary { status: answer::status::AUTOCOMMIT, ..Summary::default() };

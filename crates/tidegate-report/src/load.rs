@@ -12,6 +12,9 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
+/// How long a generator waits for a response: it is to count slow ones, not to give them up.
+const TIMEOUT: &str = "40s";
+
 /// What a load generator found.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Load {

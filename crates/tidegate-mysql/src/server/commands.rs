@@ -319,8 +319,8 @@ impl<B: Backend> Server<B> {
             Ok(description) => description.columns,
             Err(error) => return self.put_result(Err(error), sequence),
         };
+        let results = self.text_results(sequence);
         for column in columns.iter().filter(|column| pattern.is_empty() || is_like(&column.name, pattern)) {
-            let results = self.text_results(sequence);
             put(&self.line, &mut sequence, |out| {
                 results.put_column(out, column);
                 out.push(NULL);

@@ -366,15 +366,9 @@ impl Login {
         }
     }
 
-    /// What packets are compressed with from the end of the login on. A client that takes both gets zlib, as MySQL has it.
+    /// What packets are compressed with from the end of the login on.
     pub fn compression(&self) -> Option<Algorithm> {
-        if self.capabilities & capability::COMPRESS != 0 {
-            Some(Algorithm::Zlib)
-        } else if self.capabilities & capability::ZSTD_COMPRESSION_ALGORITHM != 0 {
-            Some(Algorithm::Zstd { level: self.zstd_level })
-        } else {
-            None
-        }
+        Algorithm::agreed(self.capabilities, self.zstd_level)
     }
 
     /// Whether the client waits to be told that its proof was good enough before it is told that it is logged in.

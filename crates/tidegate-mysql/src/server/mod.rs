@@ -472,9 +472,8 @@ impl<B: Backend> Server<B> {
     }
 
     fn text_results(&self, sequence: u8) -> TextResults {
-        let results = TextResults::new(self.has(capability::DEPRECATE_EOF));
         let wants_more = self.login.extensions & extension::EXTENDED_METADATA != 0;
-        let mut results = if wants_more { results.extended() } else { results };
+        let mut results = TextResults::new(self.has(capability::DEPRECATE_EOF)).extended(wants_more);
         results.sequence = sequence;
         results
     }

@@ -1,12 +1,9 @@
 //! `tidegate load`, where the binary has it.
 
-use super::{Ask, Generator, Load};
+use super::{Ask, Generator, Load, TIMEOUT};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-
-/// How long it waits for a response: it is to count slow ones, not to give them up.
-const TIMEOUT: &str = "40s";
 
 /// A binary with the sub-command.
 pub struct Ours {

@@ -1,12 +1,9 @@
 //! wrk, by Will Glozer: its command line and what it prints.
 
-use super::{Ask, Generator, Load};
+use super::{Ask, Generator, Load, TIMEOUT};
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
-
-/// How long wrk waits for a response: it is to count slow ones, not to give them up.
-const TIMEOUT: &str = "40s";
 
 /// An installed wrk.
 pub struct Wrk {

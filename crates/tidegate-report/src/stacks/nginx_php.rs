@@ -38,7 +38,7 @@ fn start(setup: &Setup<'_>) -> Result<Vec<Part>, String> {
     let nginx = places::program("nginx").ok_or("nginx is not installed")?;
     setup.write_files()?;
     let fpm = php::start_fpm(setup)?;
-    let upstreams = format!("upstream php {{ server \"unix:{}\"; }}", setup.dir.join("php-fpm.sock").display());
+    let upstreams = php::upstream(setup);
     let places = [
         ("@MODULES@", ""),
         ("@UPSTREAMS@", upstreams.as_str()),

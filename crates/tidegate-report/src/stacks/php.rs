@@ -35,6 +35,11 @@ pub(super) fn write_scripts(setup: &Setup<'_>) -> Result<(), String> {
     Ok(())
 }
 
+/// The upstream of [`start_fpm`]'s php-fpm, as nginx's configurations have it.
+pub(super) fn upstream(setup: &Setup<'_>) -> String {
+    format!("upstream php {{ server \"unix:{}\"; }}", setup.dir.join("php-fpm.sock").display())
+}
+
 /// Starts php-fpm at `php-fpm.sock` and waits until it listens.
 pub(super) fn start_fpm(setup: &Setup<'_>) -> Result<Part, String> {
     write_scripts(setup)?;

@@ -137,7 +137,7 @@ fn start_mariadb(setup: &Setup<'_>) -> Result<Vec<Part>, String> {
 
 fn start_with_php(setup: &Setup<'_>) -> Result<Vec<Part>, String> {
     let fpm = php::start_fpm(setup)?;
-    let upstreams = format!("upstream php {{ server \"unix:{}\"; }}", setup.dir.join("php-fpm.sock").display());
+    let upstreams = php::upstream(setup);
     let mut parts = start(setup, "", &upstreams, include_str!("../../sources/fastcgi.conf"))?;
     parts.push(fpm);
     Ok(parts)

@@ -68,10 +68,14 @@ impl Store {
     ///
     /// Source: beanstalkd's `tube.c`: a tube that nobody uses or watches and that has no jobs is freed, with its pause.
     pub(super) async fn end_pause(&self, queue: &str) -> Result<(), StoreError> {
+        self.end_if(queue, |pauses| pauses.ends().remove(queue).is_some()).await
+    }
+
+    /// Goes on with a queue whose pause `forget` has forgotten.
+    async fn end_if(&self, queue: &str, forget: impl FnOnce(&Pauses) -> bool) -> Result<(), StoreError> {
         // Somebody may have paused it without a time.
         let is_paused = self.settings(queue).await?.is_paused;
-        let was_paused = self.home.pauses.ends().remove(queue).is_some();
-        if was_paused && !is_paused {
+        if forget(&self.home.pauses) && !is_paused {
             self.broker().resume(queue);
         }
         Ok(())
@@ -84,11 +88,7 @@ impl Store {
     pub(in crate::queue) async fn end_pauses(self: &Rc<Self>) -> Result<Option<Duration>, StoreError> {
         let (over, next) = self.home.pauses.over();
         for queue in over {
-            // Somebody may have paused it without a time.
-            let is_paused = self.settings(&queue).await?.is_paused;
-            if self.home.pauses.end(&queue) && !is_paused {
-                self.broker().resume(&queue);
-            }
+            self.end_if(&queue, |pauses| pauses.end(&queue)).await?;
         }
         Ok(next)
     }

@@ -208,9 +208,10 @@ impl Round<'_> {
             // What is known now is of this round alone.
             self.places.version = None;
             // What comes again anyway, when its time is over, may come again behind a power cut. Who wants it once waits for the disk.
-            match given.iter().all(|(at, _)| self.asks[*at].wanted.retry_num > 0) {
-                true => self.database.carry_out_early(&requests, &mut gather).await?,
-                false => self.database.carry_out(&requests, &mut gather).await?,
+            if given.iter().all(|(at, _)| self.asks[*at].wanted.retry_num > 0) {
+                self.database.carry_out_early(&requests, &mut gather).await?;
+            } else {
+                self.database.carry_out(&requests, &mut gather).await?;
             }
         }
         let mut ended = gather.ended.into_iter();

@@ -176,11 +176,7 @@ impl Database {
         requests: &[(&OpenTable, Request<'_>)],
         answers: &mut A,
     ) -> Result<(), QueryError> {
-        // Dropped with the future, as in `run`.
-        let mut session = self.take()?;
-        session.run_requests(requests, answers).await;
-        self.session = Some(session);
-        Ok(())
+        self.carry(requests, answers, false).await
     }
 
     /// As [`carry_out`](Self::carry_out), for what a power cut may take: see [`Session::run_requests_early`].
@@ -192,8 +188,22 @@ impl Database {
         requests: &[(&OpenTable, Request<'_>)],
         answers: &mut A,
     ) -> Result<(), QueryError> {
+        self.carry(requests, answers, true).await
+    }
+
+    async fn carry<A: Answers>(
+        &mut self,
+        requests: &[(&OpenTable, Request<'_>)],
+        answers: &mut A,
+        is_early: bool,
+    ) -> Result<(), QueryError> {
+        // Dropped with the future, as in `run`.
         let mut session = self.take()?;
-        session.run_requests_early(requests, answers).await;
+        if is_early {
+            session.run_requests_early(requests, answers).await;
+        } else {
+            session.run_requests(requests, answers).await;
+        }
         self.session = Some(session);
         Ok(())
     }
