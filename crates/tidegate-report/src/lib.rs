@@ -9,6 +9,7 @@
 
 #![deny(missing_docs)]
 
+mod ahead;
 mod client;
 pub mod floor;
 mod interrupt;

@@ -1,5 +1,6 @@
 //! The run: finds the stacks, starts those of a work, and measures them in turns until each point has its rounds.
 
+use crate::ahead::Stock;
 use crate::client;
 use crate::interrupt;
 use crate::load::{self, Ask, Generator, Generators, Load};
@@ -202,6 +203,8 @@ struct Live {
     scratch: Scratch,
     /// Routes that have had their first requests.
     warm: Vec<(Door, &'static str)>,
+    /// What was posted ahead.
+    stock: Stock,
 }
 
 impl Live {
@@ -307,6 +310,10 @@ impl Measuring<'_> {
             return Err(reason.unwrap_or("a service is missing").to_owned());
         }
         let live = self.live(planned.stack, services, lives)?;
+        let port = live.ports.of(Door::Http);
+        if let Some(ahead) = &planned.route.ahead {
+            live.stock.fill(ahead, port, self.time(planned).as_secs())?;
+        }
         let warm = (planned.route.door, planned.route.url);
         if live.warm.contains(&warm) {
             return Ok(());
@@ -316,17 +323,14 @@ impl Measuring<'_> {
             live.warm.push(warm);
             return Ok(());
         }
-        let port = live.ports.of(Door::Http);
-        if let Some((url, body, times)) = planned.route.before {
-            for _ in 0..times {
-                client::ask(port, url, Some(body))?;
-            }
-        }
         check(planned, port).map_err(|problem| format!("{problem}{}", services::last_words(live.scratch.path())))?;
         // Answers that take a second would take half a minute.
         let more = if planned.work.answer_seconds.is_none() { WARM_REQUESTS } else { 0 };
         for _ in 0..more {
             check(planned, port)?;
+        }
+        if planned.route.ahead.is_some() {
+            live.stock.take(1 + more as u64)?;
         }
         live.warm.push(warm);
         Ok(())
@@ -409,7 +413,7 @@ impl Measuring<'_> {
             }
             thread::sleep(POLL);
         }
-        Ok(Live { stack, parts, ports, scratch, warm: Vec::new() })
+        Ok(Live { stack, parts, ports, scratch, warm: Vec::new(), stock: Stock::default() })
     }
 
     /// Notes why there are no figures.
@@ -430,6 +434,10 @@ impl Measuring<'_> {
         let generator = self.generators.of(planned.route.door).ok_or("nothing puts a load on it")?;
         let command = load::typed(&generator.command(&ask)?);
         let outcome = measure(planned, generator, (&ask, &self.cores.servers), live, services, rounds.is_empty());
+        let outcome = outcome.and_then(|sample| {
+            let taken = planned.route.ahead.as_ref().map_or(Ok(()), |_| live.stock.take(sample.requests));
+            taken.map(|()| sample)
+        });
         let problem = match outcome {
             Ok(sample) if sample.failed > sample.requests / 50 => {
                 Some(format!("{} of {} requests failed", sample.failed, sample.requests))
@@ -439,7 +447,10 @@ impl Measuring<'_> {
                 None
             }
             // Of a server that has ended in the middle, say.
-            Err(problem) => Some(format!("{problem}{}", services::last_words(live.scratch.path()))),
+            Err(problem) => {
+                live.stock.forget();
+                Some(format!("{problem}{}", services::last_words(live.scratch.path())))
+            }
         };
         self.store.save(&Point { key, command, seconds: ask.time.as_secs(), rounds, problem })
     }

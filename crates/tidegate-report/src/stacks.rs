@@ -11,6 +11,7 @@ mod php;
 mod python;
 mod tidegate;
 
+use crate::ahead::Ahead;
 use crate::matrix::{Service, Size, Work, work};
 use crate::ports::free_port;
 use crate::process::Process;
@@ -33,8 +34,8 @@ pub struct Route {
     pub url: &'static str,
     /// Services behind it, whose CPU time is its own.
     pub uses: &'static [Service],
-    /// Posted before the work begins: where, what, how often.
-    pub before: Option<(&'static str, &'static str, usize)>,
+    /// What is posted ahead of each round.
+    pub ahead: Option<Ahead>,
 }
 
 /// A web server with its language and its way to a database.
@@ -262,12 +263,12 @@ impl Route {
 }
 
 const fn route(work: &'static str, path: &'static str, url: &'static str, uses: &'static [Service]) -> Route {
-    Route { work, path, door: Door::Http, url, uses, before: None }
+    Route { work, path, door: Door::Http, url, uses, ahead: None }
 }
 
 /// A row by its key, by a protocol of the database's own.
 const fn lookup(path: &'static str, door: Door) -> Route {
-    Route { work: "lookup", path, door, url: "", uses: &[], before: None }
+    Route { work: "lookup", path, door, url: "", uses: &[], ahead: None }
 }
 
 impl Setup<'_> {

@@ -1,6 +1,7 @@
 //! Tidegate: with the database inside, with MariaDB, with php-fpm.
 
 use super::{Door, Found, Part, Route, Setup, Side, Stack, Tools, lookup, php, route, user_line};
+use crate::ahead::Ahead;
 use crate::matrix::Service;
 use crate::{retwis, services};
 
@@ -55,7 +56,7 @@ const EMBEDDED_ROUTES: [Route; 24] = [
     route("rows", "tidegate.sql", "/sql/rows", &[]),
     route("rows", "srcache", "/cached/rows", &[]),
     route("post", "queue_api nq", "/nq/post", &[]),
-    Route { before: Some(("/nq/post", MESSAGE, 100)), ..route("pull", "queue_api nq", "/nq/pull", &[]) },
+    Route { ahead: Some(MESSAGES), ..route("pull", "queue_api nq", "/nq/pull", &[]) },
     lookup("HandlerSocket", Door::HandlerSocket),
     lookup("SQL", Door::MySql),
     lookup("memcached table=", Door::Memcached),
@@ -64,7 +65,13 @@ const EMBEDDED_ROUTES: [Route; 24] = [
     route("retwis", "resty.redis", "/retwis-redis/timeline", &[Service::Redis]),
 ];
 
-const MESSAGE: &str = r#"{"sender":"sender1","messages":{"queue1":["hello world"]}}"#;
+/// A thousand is the most that nq's `post` takes.
+const MESSAGES: Ahead = Ahead { url: "/nq/post", body: messages, at_once: 1000, per_second: 60_000 };
+
+fn messages(count: usize) -> String {
+    let texts = vec![r#""hello world""#; count].join(",");
+    format!(r#"{{"sender":"sender1","messages":{{"queue1":[{texts}]}}}}"#)
+}
 
 const MARIADB_ROUTES: [Route; 11] = [
     route("sleep", "drizzle", "/drizzle/sleep", &[Service::MariaDb]),
