@@ -11,8 +11,9 @@
 --   R4: a connection goes into the pool without a transaction, without watched keys and without subscriptions. What AUTH
 --       and SELECT have set stays: scripts do these only for connections whose get_reused_times() is 0.
 
-local byte, sub, lower = string.byte, string.sub, string.lower
+local byte, find, sub, lower = string.byte, string.find, string.sub, string.lower
 local remove = table.remove
+local new_tab = require "table.new"
 local tcp, null = ngx.socket.tcp, ngx.null
 local pairs, ipairs, rawget, select, setmetatable = pairs, ipairs, rawget, select, setmetatable
 local tonumber, tostring, type, error, unpack = tonumber, tostring, type, error, unpack
@@ -43,21 +44,75 @@ function traces.reset(self)
     self._subscribed, self._channels, self._buffered_msg = false, nil, nil
 end
 
--- Ends a connection of which nobody knows any more what comes next (keeps R1).
-local function broken(sock, err)
-    sock:close()
+-- Ends a connection: nobody knows any more what comes next (keeps R1).
+local function broken(self, err)
+    self._buffer, self._at = "", 1
+    self._sock:close()
     return nil, err
 end
 
--- One reply, as Redis sends it (RESP 2): a byte for the kind, then a line or what it announces. With `may_wait` a time-out
--- before the first byte leaves the connection as it is.
-local function read_reply(sock, may_wait, depth)
-    local line, err, partial = sock:receive()
-    if not line then
-        if may_wait and err == "timeout" and partial == "" then
-            return nil, err
+-- What has come is taken from the socket at once, so much at most, and read from a string: a call of the socket for each piece of each
+-- reply would cost more than all else.
+local READ_MAX = 65536
+
+-- The next line. With `may_wait` a time-out before its first byte leaves the connection as it is.
+local function read_line(self, may_wait)
+    local buffer, at = self._buffer, self._at
+    if at > #buffer then
+        local err
+        buffer, err = self._sock:receiveany(READ_MAX)
+        if not buffer then
+            if may_wait and err == "timeout" then
+                return nil, err
+            end
+            return broken(self, err)
         end
-        return broken(sock, err)
+        self._buffer, at = buffer, 1
+    end
+    local ends = find(buffer, "\r\n", at, true)
+    if ends then
+        self._at = ends + 2
+        return sub(buffer, at, ends - 1)
+    end
+    local line, err = self._sock:receive()
+    if not line then
+        return broken(self, err)
+    end
+    local from = sub(buffer, at, byte(buffer, -1) == 13 and -2 or -1)
+    self._buffer, self._at = "", 1
+    return from .. line
+end
+
+-- So many bytes that a line has announced, and the end of their line.
+local function read_data(self, size)
+    local buffer, at = self._buffer, self._at
+    local have = #buffer - at + 1
+    if have >= size + 2 then
+        self._at = at + size + 2
+        return sub(buffer, at, at + size - 1)
+    end
+    local data = sub(buffer, at, at + size - 1)
+    self._buffer, self._at = "", 1
+    local sock = self._sock
+    if have < size then
+        local rest, err = sock:receive(size - have)
+        if not rest then
+            return broken(self, err)
+        end
+        data, have = data .. rest, size
+    end
+    local ending, err = sock:receive(size + 2 - have)
+    if not ending then
+        return broken(self, err)
+    end
+    return data
+end
+
+-- One reply, as Redis sends it (RESP 2): a byte for the kind, then a line or what it announces.
+local function read_reply(self, may_wait, depth)
+    local line, err = read_line(self, may_wait)
+    if not line then
+        return nil, err
     end
     local kind = byte(line)
     if kind == 43 then -- +
@@ -65,34 +120,27 @@ local function read_reply(sock, may_wait, depth)
     elseif kind == 45 then -- -
         return false, sub(line, 2)
     elseif kind ~= 36 and kind ~= 58 and kind ~= 42 then
-        return broken(sock, "unknown prefix: \"" .. tostring(kind) .. "\"")
+        return broken(self, "unknown prefix: \"" .. tostring(kind) .. "\"")
     end
     local number = tonumber(sub(line, 2), 10)
     if not number then
-        return broken(sock, "bad number in a reply: \"" .. line .. "\"")
+        return broken(self, "bad number in a reply: \"" .. line .. "\"")
     end
     if kind == 58 then -- :
         return number
     elseif number < 0 then
         return null
     elseif kind == 36 then -- $
-        local data, failure = sock:receive(number)
-        if not data then
-            return broken(sock, failure)
-        end
-        local ending, cut = sock:receive(2)
-        if not ending then
-            return broken(sock, cut)
-        end
-        return data
+        return read_data(self, number)
     end
     depth = depth or 0
     if depth >= DEPTH_MAX then
-        return broken(sock, "a reply is nested too deeply")
+        return broken(self, "a reply is nested too deeply")
     end
-    local values = {}
+    -- A server that lies gets no memory for it.
+    local values = new_tab(number < 1024 and number or 1024, 0)
     for index = 1, number do
-        local value, failure = read_reply(sock, false, depth + 1)
+        local value, failure = read_reply(self, false, depth + 1)
         if value == nil then
             return nil, failure
         end
@@ -141,9 +189,9 @@ local function note_confirmation(self, reply)
 end
 
 -- The reply of a command; messages that come before it are kept (keeps R2).
-local function read_answer(self, sock)
+local function read_answer(self)
     while true do
-        local reply, err = read_reply(sock)
+        local reply, err = read_reply(self)
         if not reply then
             return reply, err
         end
@@ -173,10 +221,10 @@ local function confirmations(self, kind, count)
 end
 
 -- All that answers a command: its reply, or its confirmations, as a table of them when there are several.
-local function read_whole_answer(self, sock, name, count)
+local function read_whole_answer(self, name, count)
     local kind = kinds[name]
     if not kind then
-        local reply, err = read_answer(self, sock)
+        local reply, err = read_answer(self)
         if not reply then
             return reply, err
         end
@@ -188,7 +236,7 @@ local function read_whole_answer(self, sock, name, count)
     local expected = confirmations(self, kind, count)
     local all = {}
     for index = 1, expected do
-        local reply, err = read_answer(self, sock)
+        local reply, err = read_answer(self)
         if not reply then
             -- Redis refuses a command as a whole.
             return reply, err
@@ -199,53 +247,93 @@ local function read_whole_answer(self, sock, name, count)
     return expected == 1 and all[1] or all
 end
 
--- The command as a table of fragments; the socket joins them on their way out.
-local function request(name, arguments, count)
-    local out = { "*", count + 1, "\r\n$", #name, "\r\n", name, "\r\n" }
-    local at = 7
-    for index = 1, count do
-        local argument = arguments[index]
-        if type(argument) ~= "string" then
-            argument = tostring(argument)
-        end
-        out[at + 1], out[at + 2], out[at + 3], out[at + 4], out[at + 5] = "$", #argument, "\r\n", argument, "\r\n"
-        at = at + 5
+-- Arguments up to this size are one string with what stands around them: another piece costs more than a copy.
+local SMALL = 512
+
+-- Puts an argument behind the other pieces of a request; gives how many there are then.
+local function add_argument(out, at, argument)
+    if type(argument) ~= "string" then
+        argument = tostring(argument)
     end
-    return out
+    local size = #argument
+    if size <= SMALL then
+        out[at + 1] = "$" .. size .. "\r\n" .. argument .. "\r\n"
+        return at + 1
+    end
+    out[at + 1], out[at + 2], out[at + 3] = "$" .. size .. "\r\n", argument, "\r\n"
+    return at + 3
 end
 
--- Sends a command and reads its answer. As in lua-resty-redis, nil at the end counts as no argument.
-local function command(self, name, ...)
-    local sock = rawget(self, "_sock")
-    if not sock then
-        return nil, "not initialized"
-    end
-    local arguments = { ... }
-    local count = #arguments
-    local message = request(name, arguments, count)
+-- The name of a command, as it is sent behind the number of the arguments.
+local function head_of(name)
+    return "\r\n$" .. #name .. "\r\n" .. name .. "\r\n"
+end
+
+-- Sends a request and reads its answer, or keeps it for commit_pipeline(). Requests are pieces that the socket joins on their way out.
+local function finish(self, out, name, count)
     local pipeline = rawget(self, "_reqs")
     if pipeline then
         local at = #pipeline + 1
-        pipeline[at] = message
-        local expected = rawget(self, "_expected")
-        expected[at] = { lower(name), count }
+        pipeline[at] = out
+        self._names[at], self._counts[at] = name, count
         return
     end
-    local sent, err = sock:send(message)
+    local sent, err = self._sock:send(out)
     if not sent then
         return nil, err
     end
-    return read_whole_answer(self, sock, lower(name), count)
+    return read_whole_answer(self, name, count)
+end
+
+-- A command with the arguments of a table.
+local function command_of(self, name, head, arguments)
+    if not rawget(self, "_sock") then
+        return nil, "not initialized"
+    end
+    local count = #arguments
+    local out, at = new_tab(count + 1, 0), 1
+    out[1] = "*" .. count + 1 .. head
+    for index = 1, count do
+        at = add_argument(out, at, arguments[index])
+    end
+    return finish(self, out, name, count)
+end
+
+local function command(self, name, ...)
+    return command_of(self, lower(name), head_of(name), { ... })
+end
+
+-- The same with up to four, which most commands have: such functions stay in compiled code.
+local function command_of_four(self, name, head, a, b, c, d)
+    if not rawget(self, "_sock") then
+        return nil, "not initialized"
+    end
+    local count = d ~= nil and 4 or c ~= nil and 3 or b ~= nil and 2 or a ~= nil and 1 or 0
+    local out = new_tab(count + 1, 0)
+    out[1] = "*" .. count + 1 .. head
+    local at = count > 0 and add_argument(out, 1, a)
+    at = count > 1 and add_argument(out, at, b)
+    at = count > 2 and add_argument(out, at, c)
+    if count > 3 then
+        add_argument(out, at, d)
+    end
+    return finish(self, out, name, count)
 end
 
 local function add_command(name)
+    local small, head = lower(name), head_of(name)
+    -- As in lua-resty-redis, nil at the end counts as no argument.
     local function method(self, ...)
         local prefix = rawget(self, "_module_prefix")
         if prefix then
             self._module_prefix = nil
             return command(self, prefix .. "." .. name, ...)
         end
-        return command(self, name, ...)
+        local a, b, c, d = ...
+        if select("#", ...) > 4 then
+            return command_of(self, small, head, { ... })
+        end
+        return command_of_four(self, small, head, a, b, c, d)
     end
     _M[name] = method
     return method
@@ -278,7 +366,7 @@ function _M.new(_)
     if not sock then
         return nil, err
     end
-    return setmetatable({ _sock = sock, _subscribed = false }, mt)
+    return setmetatable({ _sock = sock, _subscribed = false, _buffer = "", _at = 1 }, mt)
 end
 
 -- set_timeout(ms), set_timeouts(connect, send, read)
@@ -338,6 +426,7 @@ function _M.connect(self, host, port, options)
         port, options = number, with_pool(options, host .. ":" .. number)
     end
     traces.reset(self)
+    self._buffer, self._at = "", 1
     local ok, err
     if not unix then
         ok, err = sock:connect(host, port, options)
@@ -370,8 +459,12 @@ function _M.set_keepalive(self, ...)
         local ok, err = command(self, rawget(self, "_transaction") and "discard" or "unwatch")
         self._reqs = pipeline
         if not ok then
-            return broken(sock, err)
+            return broken(self, err)
         end
+    end
+    -- An answer that nobody has read would be the next request's.
+    if self._at <= #self._buffer then
+        return nil, "unread data in buffer"
     end
     return sock:setkeepalive(...)
 end
@@ -389,6 +482,7 @@ function _M.close(self)
     if not sock then
         return nil, "not initialized"
     end
+    self._buffer, self._at = "", 1
     return sock:close()
 end
 
@@ -409,7 +503,7 @@ function _M.read_reply(self)
         end
         return message
     end
-    local reply, err = read_reply(sock, true)
+    local reply, err = read_reply(self, true)
     if not reply then
         return reply, err
     end
@@ -436,19 +530,19 @@ end
 
 -- init_pipeline(): commands are collected from now on; commit_pipeline() sends them and gives a table of replies.
 function _M.init_pipeline(self)
-    self._reqs, self._expected = {}, {}
+    self._reqs, self._names, self._counts = {}, {}, {}
 end
 
 function _M.cancel_pipeline(self)
-    self._reqs, self._expected = nil, nil
+    self._reqs, self._names, self._counts = nil, nil, nil
 end
 
 function _M.commit_pipeline(self)
-    local requests, expected = rawget(self, "_reqs"), rawget(self, "_expected")
+    local requests, names, counts = rawget(self, "_reqs"), rawget(self, "_names"), rawget(self, "_counts")
     if not requests then
         return nil, "no pipeline"
     end
-    self._reqs, self._expected = nil, nil
+    self._reqs, self._names, self._counts = nil, nil, nil
     local sock = rawget(self, "_sock")
     if not sock then
         return nil, "not initialized"
@@ -460,9 +554,9 @@ function _M.commit_pipeline(self)
     if not sent then
         return nil, err
     end
-    local replies = {}
-    for index, what in ipairs(expected) do
-        local reply, failure = read_whole_answer(self, sock, what[1], what[2])
+    local replies = new_tab(#requests, 0)
+    for index = 1, #requests do
+        local reply, failure = read_whole_answer(self, names[index], counts[index])
         if reply == nil then
             return nil, failure
         end

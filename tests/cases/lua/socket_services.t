@@ -271,3 +271,72 @@ bad n arg: number expected, but got string
 already init pipeline
 nilno more cmds
 1 cat CLIENT_ERROR cannot increment or decrement non-numeric value 1
+
+=== TEST 7: resty.redis: answers come in pieces of any size, and the next request gets none that nobody has read
+--- config
+location = /raw {
+    content_by_lua_block {
+        local sock = assert(ngx.req.socket(true))
+        local size = tonumber(ngx.var.arg_size)
+        local text = "*3\r\n$5\r\nhello\r\n:12\r\n*3\r\n$-1\r\n$0\r\n\r\n-ERR inside\r\n+OK\r\n-ERR no\r\n$4\r\n\r\n\r\n\r\n:7\r\n" ..
+            "$70000\r\n" .. ("x"):rep(70000) .. "\r\n" .. (ngx.var.arg_more or "")
+        if size > #text then
+            return assert(sock:send(text))
+        end
+        -- The long value in the midst goes out as one.
+        local long = text:find("xxx", 1, true)
+        for at = 1, long - 1, size do
+            assert(sock:send(text:sub(at, math.min(at + size, long) - 1)))
+            ngx.sleep(0)
+        end
+        assert(sock:send(text:sub(long, long + 69999)))
+        for at = long + 70000, #text, size do
+            assert(sock:send(text:sub(at, at + size - 1)))
+            ngx.sleep(0)
+        end
+    }
+}
+location = / {
+    content_by_lua_block {
+        local redis = require "resty.redis"
+        local function ask(uri)
+            local red = redis:new()
+            red:set_timeout(20000)
+            assert(red:connect("127.0.0.1", ngx.var.server_port))
+            assert(red._sock:send("GET " .. uri .. " HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+            red:init_pipeline()
+            for _ = 1, 6 do
+                red:get("any")
+            end
+            local replies = assert(red:commit_pipeline())
+            local first = replies[1]
+            local inner = first[3]
+            local seen = table.concat({
+                first[1], first[2], tostring(inner[1] == ngx.null), #inner[2], tostring(inner[3][1]), inner[3][2],
+                replies[2], tostring(replies[3][1]), replies[3][2], #replies[4], replies[5], #replies[6],
+            }, " ")
+            return seen, red
+        end
+        local expected = "hello 12 true 0 false ERR inside OK false ERR no 4 7 70000"
+        for _, size in ipairs { 1, 2, 3, 5, 17, 1000000 } do
+            local seen = ask("/raw?size=" .. size)
+            if seen ~= expected then
+                ngx.say(size, ": ", seen)
+            end
+        end
+        ngx.say("read")
+        local _, red = ask("/raw?size=1000000&more=+MORE")
+        ngx.say((red:set_keepalive(1000, 10)))
+        -- A line that is cut: the connection is of no use any more.
+        local _, cut = ask("/raw?size=1000000&more=+MORE")
+        ngx.say(cut:get("any"))
+        ngx.say(cut:get("any"))
+    }
+}
+--- request
+GET /
+--- response_body
+read
+nil
+nilclosed
+nilclosed
