@@ -39,10 +39,12 @@ local function open_store()
     return require("retwis.store_redis").open(where)
 end
 
+local UNITS = { { 86400, "day" }, { 3600, "hour" }, { 60, "minute" } }
+
 -- "3 minutes ago"
 local function ago(seconds)
     local past = math.max(0, ngx.time() - seconds)
-    for _, unit in ipairs { { 86400, "day" }, { 3600, "hour" }, { 60, "minute" } } do
+    for _, unit in ipairs(UNITS) do
         local count = math.floor(past / unit[1])
         if count > 0 then
             return ("%d %s%s ago"):format(count, unit[2], count > 1 and "s" or "")
@@ -53,8 +55,12 @@ end
 
 -- A post as HTML: @names lead to their people.
 local function rich(text, base)
-    return (template.escape(text):gsub("@([%w_]+)", function(name)
-        return #name <= 20 and ('<a href="%s/u/%s">@%s</a>'):format(base, name, name) or nil
+    local html = template.escape(text)
+    if not html:find("@", 1, true) then
+        return html
+    end
+    return (html:gsub("@([%w_]+)", function(name)
+        return #name <= 20 and '<a href="' .. base .. "/u/" .. name .. '">@' .. name .. "</a>" or nil
     end))
 end
 

@@ -145,6 +145,19 @@ function _M.add_post(self, user_id, text)
     all_of(client)
 end
 
+-- The names of users by their numbers, asked for together: a command at a time waits for Redis as often as there are users.
+local function names_of(client, users)
+    client:init_pipeline(#users)
+    for _, user in ipairs(users) do
+        client:hget(KEY .. "user:" .. user, "name")
+    end
+    local names = {}
+    for i, name in ipairs(all_of(client)) do
+        names[users[i]] = name ~= ngx.null and name or "?"
+    end
+    return names
+end
+
 -- The posts whose numbers a sorted set has.
 local function posts_in(self, set, before, count)
     local client = self.client
@@ -156,14 +169,22 @@ local function posts_in(self, set, before, count)
     for _, id in ipairs(ids) do
         client:hmget(KEY .. "post:" .. id, "user", "text", "posted")
     end
-    local found, posts, names = all_of(client), {}, {}
+    local found, users, is_asked = all_of(client), {}, {}
+    for _, post in ipairs(found) do
+        local user = post[1]
+        if user ~= ngx.null and not is_asked[user] then
+            is_asked[user] = true
+            users[#users + 1] = user
+        end
+    end
+    if #users == 0 then
+        return {}
+    end
+    local names, posts = names_of(client, users), {}
     for i, id in ipairs(ids) do
-        local user, text, posted = unpack(found[i])
+        local user, text, posted = unpack(found[i], 1, 3)
         if user ~= ngx.null then
-            if names[user] == nil then
-                names[user] = value_of(client:hget(KEY .. "user:" .. user, "name")) or false
-            end
-            posts[#posts + 1] = { id = tonumber(id), name = names[user] or "?", text = text, posted = tonumber(posted) }
+            posts[#posts + 1] = { id = tonumber(id), name = names[user], text = text, posted = tonumber(posted) }
         end
     end
     return posts
