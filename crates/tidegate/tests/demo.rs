@@ -139,6 +139,13 @@ fn every_example_answers() {
     demo.check("/retwis/", "action=\"/retwis/register\"");
     demo.check("/retwis/timeline", "Nothing here yet.");
     demo.check("/retwis/style.css", "Content-Type: text/css");
+    let tries: Vec<String> = (0..60).map(|_| demo.get("/retwis/login")).collect();
+    assert!(
+        tries[0].starts_with("HTTP/1.1 404 ") && tries[59].starts_with("HTTP/1.1 429 "),
+        "{} {}",
+        tries[0],
+        tries[59]
+    );
     demo.check("/guestbook", r#"{"name":"a","message":"b'\"\\c""#);
 }
 
