@@ -8,7 +8,7 @@ use super::server::Contestant;
 use super::{Options, is_chosen, vars};
 use crate::{paths, services, terminal, tools};
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -143,6 +143,11 @@ impl Commit {
         if kept.is_file() {
             return Ok(kept);
         }
+        // Of two runs at once one would build what the other has checked out, or keep its binary.
+        let _turn = turn()?;
+        if kept.is_file() {
+            return Ok(kept);
+        }
         terminal::heading(&format!("release build of {}", self.title));
         let tree = Worktree::add(self)?;
         let build = directory().join("build");
@@ -158,6 +163,19 @@ impl Commit {
     }
 }
 
+/// The right to build, until it is dropped.
+fn turn() -> Result<File, String> {
+    let path = directory().join("building");
+    let failed = |e: std::io::Error| format!("{}: {e}", path.display());
+    fs::create_dir_all(directory()).map_err(failed)?;
+    let file = File::create(&path).map_err(failed)?;
+    if file.try_lock().is_err() {
+        println!("another run builds; this one waits for it");
+        file.lock().map_err(failed)?;
+    }
+    Ok(file)
+}
+
 /// A checkout of a commit, removed when dropped.
 struct Worktree {
     path: PathBuf,
@@ -169,7 +187,6 @@ impl Worktree {
         let tree = Worktree { path };
         // One that a run was broken off with is in the way.
         tree.remove();
-        fs::create_dir_all(directory()).map_err(|e| format!("{}: {e}", directory().display()))?;
         git(&["worktree", "add", "--quiet", "--force", "--detach", &tree.path.to_string_lossy(), &commit.id])?;
         Ok(tree)
     }
