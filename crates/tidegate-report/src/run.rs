@@ -440,7 +440,8 @@ impl Measuring<'_> {
         });
         let problem = match outcome {
             Ok(sample) if sample.failed > sample.requests / 50 => {
-                Some(format!("{} of {} requests failed", sample.failed, sample.requests))
+                let words = services::last_words(live.scratch.path());
+                Some(format!("{} of {} requests failed{words}", sample.failed, sample.requests))
             }
             Ok(sample) => {
                 rounds.push(sample);
