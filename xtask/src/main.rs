@@ -66,7 +66,14 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let command = Cli::parse().command;
+    // A report does it itself.
+    if !matches!(command, Command::Report(_))
+        && let Err(problem) = tidegate_report::interrupt::watch("interrupted")
+    {
+        eprintln!("{}: {problem}", terminal::red("xtask"));
+    }
+    let outcome = match command {
         Command::Test(options) => test::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Report(options) => report::run(&options),

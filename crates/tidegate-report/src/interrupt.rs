@@ -1,36 +1,33 @@
-//! Ctrl-C: nothing that a report has started outlives it, and its scratch directories go with it.
+//! Ctrl-C: nothing that a command has started outlives it, and its scratch directories go with it. For reports, and for
+//! `xtask`'s benchmarks and tests.
 //!
-//! Children lead process groups of their own, which a signal of the terminal does not reach. The kernel ends those that the report has
-//! started itself, but not what these have started in turn: workers of nginx and of php-fpm would keep their cores and ports.
+//! [`crate::process::Process`] leads a process group of its own, which a signal of the terminal does not reach. The kernel ends those that
+//! were started here, but not what these have started in turn: workers of nginx and of php-fpm would keep their cores and ports.
 
 use crate::{places, process};
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::Signal;
+use std::io::Read;
 use std::{fs, thread};
 
 /// The exit status, as shells have it for Ctrl-C.
 const INTERRUPTED: i32 = 130;
 
-/// From now on a signal that asks for the end ends all that was started, too. To be called by the first thread, before there are others:
-/// the signals must come to none of them.
+/// From now on a signal that asks for the end ends all that was started, too, and says `words`.
 ///
 /// # Errors
-/// When there can be no thread that waits for signals.
-pub(crate) fn watch() -> Result<(), String> {
+/// When signals cannot be waited for.
+pub fn watch(words: &'static str) -> Result<(), String> {
     let ignored = ignored();
-    let mut signals = SigSet::empty();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-        // `nohup` and scripts that run this in the background mean it.
-        if ignored & bit(signal) == 0 {
-            signals.add(signal);
-        }
-    }
+    let mut signals = vec![Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+    // `nohup` and scripts that run this in the background mean it.
+    signals.retain(|signal| ignored & bit(*signal) == 0);
     let failed = |e: &dyn std::fmt::Display| format!("signals cannot be waited for: {e}");
-    signals.thread_block().map_err(|e| failed(&e))?;
+    let mut heard = process::hear(&signals).map_err(|e| failed(&e))?;
     let waiting = thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        if signals.wait().is_ok() {
+        if heard.read_exact(&mut [0]).is_ok() {
             process::end_all();
             places::remove_all();
-            eprintln!("\ninterrupted: the same command goes on; --render draws what there is");
+            eprintln!("\n{words}");
             std::process::exit(INTERRUPTED);
         }
     });

@@ -12,7 +12,7 @@
 mod ahead;
 mod client;
 pub mod floor;
-mod interrupt;
+pub mod interrupt;
 pub mod load;
 pub mod lookups;
 pub mod machine;

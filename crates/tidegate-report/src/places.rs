@@ -31,11 +31,12 @@ pub fn versioned_program(name: &str) -> Option<PathBuf> {
 /// The scratch directories that there are, for [`remove_all`].
 static SCRATCHES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Removes all scratch directories, whose owners will not come to it.
+/// Removes all scratch directories, whose owners will not come to it: they wait for the end of this process where they make or remove one.
 pub(crate) fn remove_all() {
     /// How often it is tried: a process that was killed just now may still write.
     const TRIES: u32 = 20;
-    for path in SCRATCHES.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+    let scratches = SCRATCHES.lock().unwrap_or_else(PoisonError::into_inner);
+    for path in scratches.iter() {
         for _ in 0..TRIES {
             if fs::remove_dir_all(path).is_ok() || !path.exists() {
                 break;
@@ -43,6 +44,7 @@ pub(crate) fn remove_all() {
             thread::sleep(Duration::from_millis(50));
         }
     }
+    std::mem::forget(scratches);
 }
 
 /// A directory of this run below the system's temporary directory, removed when dropped.
@@ -60,10 +62,10 @@ impl Scratch {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = env::temp_dir().join(format!("tidegate-{label}-{}-{number}", process::id()));
-        fs::create_dir_all(&path).map_err(|e| format!("cannot create {}: {e}", path.display()))?;
         if !keep {
             SCRATCHES.lock().unwrap_or_else(PoisonError::into_inner).push(path.clone());
         }
+        fs::create_dir_all(&path).map_err(|e| format!("cannot create {}: {e}", path.display()))?;
         Ok(Scratch { path, keep })
     }
 

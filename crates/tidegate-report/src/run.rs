@@ -85,7 +85,7 @@ pub fn run(options: &Options, tools: &Tools, out: &Path) -> Result<bool, String>
         println!("left out: {sentence}");
     }
     raise_file_limit();
-    interrupt::watch()?;
+    interrupt::watch("interrupted: the same command goes on; --render draws what there is")?;
     let measuring = Measuring { options, tools, generators: &generators, store: &store, cores };
     measuring.all(&plan)?;
     crate::page::write(&store, out)?;
