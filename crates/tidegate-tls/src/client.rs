@@ -21,6 +21,7 @@ use rustls::{
 use crate::{
     Shared,
     ciphers::Choice,
+    client_sessions::SharedClient,
     provider,
     verify::{BadList, Rules, Side, untrusted, verify_name},
     versions::Versions,
@@ -112,19 +113,19 @@ pub enum ClientError {
 }
 
 impl ClientOptions {
-    /// The configuration, which those with the same options share. It keeps sessions too.
+    /// The configuration, which those with the same options share, with its sessions.
     ///
     /// # Errors
     /// [`ClientError`].
-    pub fn shared(&self) -> Result<Arc<ClientConfig>, ClientError> {
-        static KNOWN: Mutex<Vec<(ClientOptions, Weak<ClientConfig>)>> = Mutex::new(Vec::new());
+    pub fn shared(&self) -> Result<Arc<SharedClient>, ClientError> {
+        static KNOWN: Mutex<Vec<(ClientOptions, Weak<SharedClient>)>> = Mutex::new(Vec::new());
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(_, client)| client.strong_count() > 0);
         if let Some(client) = known.iter().find(|(options, _)| options == self).and_then(|(_, client)| client.upgrade())
         {
             return Ok(client);
         }
-        let client = self.client()?;
+        let client = Arc::new(SharedClient::new(self.client()?, self.resumes));
         known.push((self.clone(), Arc::downgrade(&client)));
         Ok(client)
     }

@@ -377,6 +377,40 @@ fn the_name_of_a_client_certificate_has_variables() {
     pair.site.quit();
 }
 
+#[test]
+fn sessions_are_kept_for_each_server_of_a_group() {
+    let mut pair = Pair::new();
+    let inner = [free_port(), free_port()];
+    let server = |port: u16| {
+        format!(
+            "server {{ listen 127.0.0.1:{port} ssl; ssl_certificate back.test.crt; ssl_certificate_key back.test.key;\n\
+             return 200 '$server_port $ssl_protocol $ssl_session_reused'; }}"
+        )
+    };
+    let [one, two] = inner;
+    pair.start(
+        &format!(
+            "upstream group {{ zone group 256k; server 127.0.0.1:{one}; server 127.0.0.1:{two}; }}\n{}\n{}",
+            server(one),
+            server(two)
+        ),
+        "location /old { proxy_pass https://group; proxy_ssl_protocols TLSv1.2; }\n\
+         location /new { proxy_pass https://group; proxy_ssl_protocols TLSv1.3; }\n\
+         location /never { proxy_pass https://group; proxy_ssl_session_reuse off; }",
+    );
+    for (path, version) in [("/old", "TLSv1.2"), ("/new", "TLSv1.3")] {
+        let answers: Vec<String> = (0..8).map(|_| pair.body(path)).collect();
+        for port in inner {
+            let of_one: Vec<_> = answers.iter().filter(|answer| answer.starts_with(&port.to_string())).collect();
+            let (first, later) = of_one.split_first().expect("each has its turn");
+            assert_eq!(**first, format!("{port} {version} ."), "{answers:?}");
+            assert!(!later.is_empty() && later.iter().all(|answer| answer.ends_with(" r")), "{answers:?}");
+        }
+    }
+    assert!((0..4).all(|_| pair.body("/never").ends_with(" .")));
+    pair.site.quit();
+}
+
 /// Scripts that read `conf/?name=`, and wait on the way.
 const CHOOSES: &str = "
     proxy_ssl_certificate_by_lua_block {

@@ -239,7 +239,7 @@ impl Socket {
         }
         let stream = match destination.tls {
             None => stream,
-            Some(tls) => tls.secure(req, stream).await?,
+            Some(tls) => tls.secure(req, stream, destination.address).await?,
         };
         Ok(Socket {
             lines: Lines { destination: Rc::new(destination.to_owned()), deadline: Deadline::new() },

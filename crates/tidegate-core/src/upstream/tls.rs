@@ -22,6 +22,7 @@ use tidegate_net::tls::HandshakeError;
 use tidegate_tls::{
     Shared, ciphers,
     client::{ClientOptions, Identity, Secrets, system_roots},
+    client_sessions::SharedClient,
     failure::Reason,
     pem, provider, summary,
     versions::{Version, Versions, WORDS},
@@ -29,6 +30,7 @@ use tidegate_tls::{
 
 use super::{
     UpstreamConf,
+    address::Address,
     directives::fill,
     socket::ConnectError,
     tls_scripts::{PeerHandshake, PeerScripts},
@@ -76,7 +78,7 @@ pub struct TlsConf {
     /// A script alone decides about the peer's certificate, where there is one for that.
     pub skip_default_verify: Option<bool>,
     /// What they come to, once that is known.
-    client: Arc<OnceLock<Arc<ClientConfig>>>,
+    client: Arc<OnceLock<Arc<SharedClient>>>,
     /// Where certificates with variables come from.
     pairs: Arc<OnceLock<Arc<Pairs>>>,
 }
@@ -270,7 +272,7 @@ impl TlsConf {
 /// How the requests of a location speak TLS, where they do.
 #[derive(Debug)]
 pub struct TlsSettings {
-    client: Arc<OnceLock<Arc<ClientConfig>>>,
+    client: Arc<OnceLock<Arc<SharedClient>>>,
     versions: Versions,
     name: Option<Template>,
     /// Names with variables of the client's certificate and its key.
@@ -322,7 +324,7 @@ fn without_port(text: &[u8]) -> &[u8] {
 /// How TLS is spoken with a peer. Two connections are alike only if this is.
 #[derive(Debug, Clone)]
 pub struct TlsPeer {
-    client: Arc<ClientConfig>,
+    client: Arc<SharedClient>,
     /// Those of `client`.
     versions: Versions,
     /// `None` for a text that no certificate can name.
@@ -352,26 +354,40 @@ impl TlsPeer {
         self.shown.as_bstr()
     }
 
-    /// The settings of a handshake: those of the location, with the certificate that variables name.
+    /// The name that the peer's certificate has to have, as the library has it.
+    fn server_name(&self) -> ServerName<'static> {
+        // No certificate is for this address.
+        let nobody = || ServerName::from(std::net::IpAddr::from(std::net::Ipv4Addr::UNSPECIFIED));
+        self.name.clone().unwrap_or_else(nobody)
+    }
+
+    /// The settings of a handshake with the peer at an address: those of the location, with the certificate that variables name.
     ///
     /// # Errors
     /// Why that cannot be used, as a sentence for the log.
-    async fn settings(&self) -> Result<Arc<ClientConfig>, String> {
-        let Some((pairs, names)) = &self.identity else { return Ok(self.client.clone()) };
+    async fn settings(&self, address: &Address) -> Result<Arc<ClientConfig>, String> {
+        let Some((pairs, names)) = &self.identity else {
+            return Ok(self.client.with(address.to_string(), self.server_name()));
+        };
         let pair = pairs.get(names.clone()).await?;
-        let mut config = ClientConfig::clone(&self.client);
+        let mut config = ClientConfig::clone(self.client.config());
         config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(pair));
         // A session is that of the certificate which was shown when it began.
         config.resumption = Resumption::disabled();
         Ok(Arc::new(config))
     }
 
-    /// Makes a connection one of TLS, for a request.
+    /// Makes a connection to an address one of TLS, for a request.
     ///
     /// # Errors
     /// [`ConnectError`], but none of connecting.
-    pub(super) async fn secure(&self, req: &Rc<Request>, stream: Stream) -> Result<Stream, ConnectError> {
-        let settings = self.settings().await.map_err(ConnectError::Certificate)?;
+    pub(super) async fn secure(
+        &self,
+        req: &Rc<Request>,
+        stream: Stream,
+        address: &Address,
+    ) -> Result<Stream, ConnectError> {
+        let settings = self.settings(address).await.map_err(ConnectError::Certificate)?;
         match &self.scripts {
             None => Ok(self.shake_hands(req, settings, stream).await?),
             // Boxed, since few have scripts.
@@ -418,10 +434,7 @@ impl TlsPeer {
         settings: Arc<ClientConfig>,
         stream: Stream,
     ) -> Result<Stream, HandshakeError> {
-        // No certificate is for this address.
-        let nobody = || ServerName::from(std::net::IpAddr::from(std::net::Ipv4Addr::UNSPECIFIED));
-        let name = self.name.clone().unwrap_or_else(nobody);
-        let conn = ClientConnection::new(settings, name).map_err(HandshakeError::Tls)?;
+        let conn = ClientConnection::new(settings, self.server_name()).map_err(HandshakeError::Tls)?;
         let stream = stream.connect_tls(conn);
         match stream.as_tls() {
             Some(tls) => poll_fn(|cx| tls.poll_connect(cx)).await?,
