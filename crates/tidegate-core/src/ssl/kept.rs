@@ -12,6 +12,7 @@ use std::{
     os::unix::fs::MetadataExt as _,
     path::Path,
     sync::{Arc, LazyLock, Mutex, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use rustls::{crypto::CryptoProvider, sign::CertifiedKey};
@@ -20,7 +21,11 @@ use tidegate_tls::{client::certified, pem};
 
 use super::files::{Located, Source, full_path};
 
-/// What tells one content of a file from another.
+/// A file that was changed so long ago has another time after the next change, in seconds. Times of files are no finer than 10 ms with usual
+/// kernels, and those of FAT, the coarsest, than two seconds.
+const SETTLED_SECONDS: i64 = 3;
+
+/// What tells one content of a file from another, once the file is [settled](Identity::is_settled).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Identity {
     device: u64,
@@ -41,6 +46,10 @@ impl Identity {
             changed: (metadata.ctime(), metadata.ctime_nsec()),
         })
     }
+    /// Whether a change from now on shows.
+    fn is_settled(&self, now_seconds: i64) -> bool {
+        self.modified.0.max(self.changed.0) + SETTLED_SECONDS <= now_seconds
+    }
 }
 
 /// All that a certificate with its key is made of. How keys are loaded is the same for all providers that there are here.
@@ -51,9 +60,25 @@ struct Sources {
     passwords: Vec<Vec<u8>>,
 }
 
+impl Sources {
+    fn are_settled(&self) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now_seconds = i64::try_from(now.as_secs()).unwrap_or_default();
+        [&self.certificate, &self.key].iter().all(|identity| identity.is_settled(now_seconds))
+    }
+}
+
+struct Value<T> {
+    value: Arc<T>,
+    /// The load that named it last.
+    seen: u64,
+    /// Later loads may have it too.
+    outlasts: bool,
+}
+
 /// Values of configurations, as many as those name that were loaded last or are still used.
 struct Kept<K, T> {
-    values: HashMap<K, (Arc<T>, u64)>,
+    values: HashMap<K, Value<T>>,
     /// Loads that have ended.
     loads: u64,
 }
@@ -63,17 +88,21 @@ impl<K: Eq + Hash, T> Kept<K, T> {
         Self { values: HashMap::new(), loads: 0 }
     }
     fn find(&mut self, key: &K) -> Option<Arc<T>> {
-        let (value, seen) = self.values.get_mut(key)?;
-        *seen = self.loads;
-        Some(value.clone())
+        let found = self.values.get_mut(key)?;
+        if !found.outlasts && found.seen != self.loads {
+            return None;
+        }
+        found.seen = self.loads;
+        Some(found.value.clone())
     }
-    fn put(&mut self, key: K, value: Arc<T>) {
-        self.values.insert(key, (value, self.loads));
+    /// `outlasts`: later loads have the value as well; else only the load under way does, however often it names the value.
+    fn put(&mut self, key: K, value: Arc<T>, outlasts: bool) {
+        self.values.insert(key, Value { value, seen: self.loads, outlasts });
     }
     /// Forgets what the load that ends has not named and no configuration uses.
     fn end_load(&mut self) {
         let loads = self.loads;
-        self.values.retain(|_, (value, seen)| *seen == loads || Arc::strong_count(value) > 1);
+        self.values.retain(|_, kept| kept.outlasts && (kept.seen == loads || Arc::strong_count(&kept.value) > 1));
         self.loads += 1;
     }
 }
@@ -101,6 +130,8 @@ pub(super) fn pair(
         }
         _ => None,
     };
+    // Asked for ahead of the content: what is written after that is seen next time.
+    let outlasts = sources.as_ref().is_some_and(Sources::are_settled);
     let kept = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(found) = sources.as_ref().and_then(|sources| kept().find(sources)) {
         return Ok(found);
@@ -112,7 +143,7 @@ pub(super) fn pair(
         key.unusable(WHAT[1], &path.display().to_string(), &format_args!("({error})"))
     })?;
     if let Some(sources) = sources {
-        kept().put(sources, pair.clone());
+        kept().put(sources, pair.clone(), outlasts);
     }
     Ok(pair)
 }
@@ -130,9 +161,9 @@ mod tests {
     fn what_is_used_or_was_named_last_is_kept() {
         let mut kept = Kept::new();
         let used = Arc::new("used");
-        kept.put(1, used.clone());
-        kept.put(2, Arc::new("named"));
-        kept.put(3, Arc::new("forgotten"));
+        kept.put(1, used.clone(), true);
+        kept.put(2, Arc::new("named"), true);
+        kept.put(3, Arc::new("forgotten"), true);
         kept.end_load();
         assert!(kept.find(&2).is_some());
         kept.end_load();
@@ -140,6 +171,29 @@ mod tests {
         drop(used);
         kept.end_load();
         assert!(kept.values.is_empty());
+    }
+
+    #[test]
+    fn what_may_change_unseen_is_kept_for_one_load() {
+        let mut kept = Kept::new();
+        let used = Arc::new("young");
+        kept.put(1, used.clone(), false);
+        assert!(kept.find(&1).is_some());
+        kept.end_load();
+        assert!(kept.find(&1).is_none());
+        kept.put(1, used, true);
+        kept.end_load();
+        assert!(kept.find(&1).is_some());
+        let identity = |modified, changed| Identity {
+            device: 1,
+            inode: 1,
+            size: 1,
+            modified: (modified, 999_999_999),
+            changed: (changed, 0),
+        };
+        assert!(identity(97, 90).is_settled(100) && identity(90, 97).is_settled(100));
+        assert!(!identity(98, 90).is_settled(100) && !identity(90, 98).is_settled(100));
+        assert!(!identity(200, 200).is_settled(100), "the clock was set back");
     }
 
     #[test]
