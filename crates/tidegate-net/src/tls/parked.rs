@@ -11,7 +11,9 @@ use rustls::Connection;
 pub(crate) struct ParkedTls(Box<Connection>);
 
 impl ParkedTls {
-    pub(super) fn of(conn: Box<Connection>) -> Self {
+    pub(super) fn of(mut conn: Box<Connection>) -> Self {
+        // It fails as a socket does that has nothing, and says nothing of the connection.
+        let _ = conn.read_tls(&mut NothingHasCome);
         ParkedTls(conn)
     }
     pub(super) fn into_connection(self) -> Box<Connection> {
@@ -65,6 +67,33 @@ impl ParkedTls {
     }
 }
 
+/// A socket without input. Whoever asks it has a buffer for records that nothing is in, and needs no memory for it: of a connection on which
+/// nothing happens that buffer would be more than half.
+///
+/// Source: rustls, `DeframerVecBuffer`: 4 KB that it never gives back; what it reads into beyond them it gives back ahead of the next read.
+struct NothingHasCome;
+
+impl Read for NothingHasCome {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        give_pages_back(buf);
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+}
+
+/// Gives the whole pages of a buffer back to the system, which has others, filled with zeros, for who touches them next.
+fn give_pages_back(buffer: &mut [u8]) {
+    // SAFETY: asks for a number.
+    let Ok(page_bytes) = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }) else { return };
+    let ahead = buffer.as_ptr().align_offset(page_bytes);
+    let Some(rest) = buffer.get_mut(ahead..) else { return };
+    let whole = rest.len() - rest.len() % page_bytes;
+    if whole > 0 {
+        // SAFETY: these pages are all within the slice, which is borrowed for writing, and any bytes are good ones for it. A system that
+        // leaves them as they are does no harm.
+        unsafe { libc::madvise(rest.as_mut_ptr().cast(), whole, libc::MADV_DONTNEED) };
+    }
+}
+
 /// Reads and writes without waiting.
 struct Socket<'a>(BorrowedFd<'a>);
 
@@ -85,5 +114,27 @@ impl Write for Socket<'_> {
     }
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_pages_are_given_back_and_nothing_else_is_touched() {
+        // SAFETY: asks for a number.
+        let page_bytes = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).expect("a size");
+        let mut memory = vec![1; 5 * page_bytes];
+        let first = memory.as_ptr().align_offset(page_bytes);
+        // A page of which the first byte is another's, two whole ones, and a byte of a third.
+        give_pages_back(&mut memory[first + 1..=first + 3 * page_bytes]);
+        let (kept, given) = (first + page_bytes, first + 3 * page_bytes);
+        assert!(memory[..kept].iter().chain(&memory[given..]).all(|byte| *byte == 1));
+        assert!(memory[kept..given].iter().all(|byte| *byte == 0));
+        // No whole page.
+        give_pages_back(&mut memory[first + 1..first + page_bytes]);
+        give_pages_back(&mut []);
+        assert!(memory[..kept].iter().all(|byte| *byte == 1));
     }
 }

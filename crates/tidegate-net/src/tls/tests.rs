@@ -129,6 +129,28 @@ async fn tickets_leave_ahead_of_a_wait_for_input() {
 }
 
 #[tokio::test]
+async fn a_connection_is_parked_in_the_middle_of_a_record() {
+    let (stream, mut client) = shaken_hands(b"").await;
+    assert!(stream.poll_read_ready(&mut Context::from_waker(Waker::noop())).is_pending());
+    client.receive();
+    let (mut records, mut question) = (Vec::new(), Vec::new());
+    client.tls.writer().write_all(&[b'?'; 9000]).expect("memory");
+    client.tls.write_tls(&mut records).expect("memory");
+    let (begin, rest) = records.split_at(5000);
+    client.socket.write_all(begin).expect("sent");
+    assert!(stream.poll_read_ready(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert!(stream.may_be_parked());
+    let (socket, parked) = stream.park();
+    let stream = TlsStream::resuming(socket, parked.expect("TLS is spoken"));
+    client.socket.write_all(rest).expect("sent");
+    while question.len() < 9000 {
+        poll_fn(|cx| stream.poll_read_ready(cx)).await.expect("a question");
+        assert!(stream.try_read_buf(&mut question).expect("a question") > 0);
+    }
+    assert_eq!(question, [b'?'; 9000]);
+}
+
+#[tokio::test]
 async fn what_is_not_tls_stays_to_be_read() {
     let (socket, mut peer) = sockets();
     peer.write_all(b"GET / HTTP/1.0").expect("sent");
