@@ -372,7 +372,13 @@ impl Supervisor<'_> {
         };
         match send_reload(&child.end, &next, &files) {
             Ok(()) => self.pending = Some(next),
-            Err(error) => note(Level::Alert, format_args!("cannot reach the worker process {}", SysError(&error))),
+            Err(error) => {
+                note(Level::Alert, format_args!("cannot reach the worker process {}", SysError(&error)));
+                if error.kind() == io::ErrorKind::BrokenPipe {
+                    // It has ended, which SIGCHLD is about to tell, and the new configuration had no part in that.
+                    self.serving = next;
+                }
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use nix::sys::signal::{Signal, kill};
-use support::{Site, connect, eventually, free_port, get, is_running, wait_until_read};
+use support::{Site, children, connect, eventually, free_port, get, is_running, wait_until_read};
 
 const MODES: [&str; 2] = ["master_process off;", "master_process on;"];
 
@@ -39,6 +39,24 @@ fn reloads_in_a_row_end_with_the_last_configuration() {
         eventually("the last configuration serves", || site.get().ends_with("\r\n\r\nround9").then_some(()));
         site.quit();
     }
+}
+
+#[test]
+fn a_server_process_that_died_ahead_of_a_reload_comes_back_with_the_new_configuration() {
+    let main = "master_process on;";
+    let mut site = Site::new(main, "");
+    site.start();
+    let died = site.server_pid();
+    // Both signals wait for the supervisor, who is told of the lower number first.
+    site.signal(Signal::SIGSTOP);
+    kill(died, Signal::SIGKILL).expect("killed");
+    eventually("the server process has died", || (!is_running(died)).then_some(()));
+    site.configure(main, "location = / { return 200 new; }");
+    site.signal(Signal::SIGHUP);
+    site.signal(Signal::SIGCONT);
+    eventually("a server process is there", || children(site.pid()).into_iter().find(|pid| *pid != died));
+    assert!(site.get().ends_with("\r\n\r\nnew"));
+    site.quit();
 }
 
 #[test]
