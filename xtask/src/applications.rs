@@ -1,13 +1,16 @@
 //! `cargo xtask applications`: WordPress, MediaWiki and phpMyAdmin of Debian, installed and used in a headless Chromium, on the
-//! embedded engine through its MySQL port and with php-fpm through `fastcgi_pass`.
+//! embedded engine through its MySQL port and with php-fpm through `fastcgi_pass`; and small applications on ORMs, at that port and
+//! at Debian's MariaDB.
 //!
-//! What an application does is its script in `tests/browser`. One whose packages cannot be had is left out by name.
+//! What an application does is its script in `tests/browser`, or its program in `tests/orms`. One whose packages cannot be had is left out by name.
+
+mod orms;
 
 use crate::install;
 use crate::paths;
 use crate::{terminal, tools};
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What is chosen on the command line.
@@ -39,9 +42,9 @@ const COMMON: &[&str] = &["php-fpm", "/etc/php/*/mods-available/mysqli.ini", "no
 /// When a name is unknown, or the server cannot be built.
 pub(crate) fn run(options: &Options) -> Result<bool, String> {
     let wanted = |name: &str| options.names.is_empty() || options.names.iter().any(|chosen| chosen == name);
-    let is_known = |name: &&String| APPLICATIONS.iter().any(|(known, _)| known == name);
-    if let Some(name) = options.names.iter().find(|name| !is_known(name)) {
-        let names: Vec<&str> = APPLICATIONS.iter().map(|(name, _)| *name).collect();
+    let names: Vec<&str> =
+        APPLICATIONS.iter().map(|(name, _)| *name).chain(orms::ORMS.iter().map(|orm| orm.name)).collect();
+    if let Some(name) = options.names.iter().find(|name| !names.contains(&name.as_str())) {
         return Err(format!("there is no application {name}, only {}", names.join(", ")));
     }
     if let Err(problem) = install::applications() {
@@ -74,6 +77,27 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
             }
         }
     }
+    for orm in orms::ORMS.iter().filter(|orm| wanted(orm.name)) {
+        match run_orm(orm, &binary) {
+            None => skipped += 1,
+            Some(true) => passed += 1,
+            Some(false) => failed += 1,
+        }
+    }
     println!("{passed} passed, {failed} failed, {skipped} skipped");
     Ok(failed == 0)
+}
+
+/// Whether an application on an ORM does the same at both servers; `None` if it cannot run here.
+fn run_orm(orm: &orms::Orm, binary: &Path) -> Option<bool> {
+    if let Some(missing) = orm.wants.iter().find(|what| !install::is_there(what)) {
+        println!("SKIP {}: this machine has no {missing}", orm.name);
+        return None;
+    }
+    terminal::heading(orm.name);
+    let result = orms::run(orm, binary);
+    if let Err(problem) = &result {
+        println!("{}", terminal::red(&format!("{}: {problem}", orm.name)));
+    }
+    Some(result.is_ok())
 }

@@ -5,7 +5,7 @@
 //! expect, and the results become `conformance/summary.md`. Logs of each file are in `DIR/work/logs`.
 
 mod cache_tests;
-mod drivers;
+pub(crate) mod drivers;
 mod handlersocket;
 mod nginx_tests;
 mod nq;

@@ -121,6 +121,8 @@ pub(crate) struct Index {
     pub(crate) kind: KeyKind,
     pub(crate) parts: Vec<IndexPart>,
     pub(crate) comment: String,
+    /// Made for a foreign key that found none; it goes when somebody makes one that serves as well.
+    pub(crate) generated: bool,
 }
 
 /// A column of an index.

@@ -1,6 +1,6 @@
 //! Columns, and their names as MySQL compares and quotes them.
 
-use crate::value::{Datum, Rep, SqlType};
+use crate::value::{Base, Datum, Rep, SqlType};
 
 /// A column.
 #[derive(Debug, Clone)]
@@ -42,6 +42,13 @@ pub(crate) enum Default {
 }
 
 impl Column {
+    /// Whether a row that gives it no value is wrong.
+    pub(crate) fn lacks_default(&self) -> bool {
+        let may_be_left_out =
+            self.generated.is_some() || self.nullable || self.auto_increment || self.ty.base == Base::Enum;
+        self.default == Default::None && !may_be_left_out
+    }
+
     /// A variable of a stored program, which is one that nobody stores.
     pub(crate) fn variable(id: u32, name: &str, ty: SqlType) -> Self {
         Self {

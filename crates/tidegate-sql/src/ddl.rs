@@ -106,7 +106,7 @@ pub(crate) fn run(
         }
         Statement::DropView { views, if_exists } => drop_tables(core, &views, if_exists, true)?,
         Statement::Truncate(name) => truncate(core, &core.actual(&name))?,
-        Statement::AlterTable { table, items } => alter_table(core, &table, &items, text.sql)?,
+        Statement::AlterTable { table, if_exists, items } => alter_table(core, (&table, if_exists), &items, text.sql)?,
         Statement::RenameTable(pairs) => {
             rename::rename(core, &pairs)?;
             0
@@ -118,7 +118,7 @@ pub(crate) fn run(
 }
 
 /// ALTER TABLE; one that does nothing but move a table to another schema is a RENAME TABLE.
-fn alter_table(core: &mut Core, table: &TableName, items: &[AlterItem], sql: &[u8]) -> Res<u64> {
+fn alter_table(core: &mut Core, (table, if_exists): (&TableName, bool), items: &[AlterItem], sql: &[u8]) -> Res<u64> {
     let table = core.actual(table);
     if temporary_name::is_hidden(&table.name) && items.iter().any(|item| matches!(item, AlterItem::RenameTable(_))) {
         return Err(errors::unsupported("renaming a temporary table"));
@@ -128,7 +128,7 @@ fn alter_table(core: &mut Core, table: &TableName, items: &[AlterItem], sql: &[u
             rename::rename(core, &[(table, to.clone())])?;
             Ok(0)
         }
-        _ => alter::alter_table(core, &table, items, sql),
+        _ => alter::alter_table(core, (&table, if_exists), items, sql),
     }
 }
 

@@ -84,7 +84,8 @@ pub(crate) fn show(core: &mut Core, show: &Show, text: Text<'_>, more: bool, sin
     let (query, order) = match &show.what {
         ShowWhat::Databases => {
             let name = quoted(&format!("Database{}", pattern_suffix(show, sql)));
-            (format!("SELECT schema_name AS {name} FROM information_schema.schemata"), "1")
+            // A dump of all databases is of those that somebody has filled.
+            (format!("SELECT schema_name AS {name} FROM information_schema.schemata WHERE schema_name <> 'mysql'"), "1")
         }
         ShowWhat::Tables { schema, full } => {
             let schema = schema_name(core, schema.as_deref())?;

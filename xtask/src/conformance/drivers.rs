@@ -26,7 +26,7 @@ const SUITE_MAX: Duration = Duration::from_secs(1200);
 const SCHEMAS: [&str; 6] = ["test", "gotest", "test1", "test2", "testn", "testj"];
 
 /// The user that all suites log in as, from this machine and with no password.
-const USER: &str = "drivers";
+pub(crate) const USER: &str = "drivers";
 
 /// A driver's suite.
 struct Suite {
@@ -235,12 +235,13 @@ fn read_causes() -> Result<Vec<Cause>, String> {
 ///
 /// # Errors
 /// Why it cannot be copied.
-pub(super) fn copy_of(from: &Path, to: &Path) -> Result<(), String> {
+pub(crate) fn copy_of(from: &Path, to: &Path) -> Result<(), String> {
     let status = Command::new("cp").arg("-r").arg(from).arg(to).status().map_err(|e| format!("cp: {e}"))?;
     if status.success() { Ok(()) } else { Err(format!("cannot copy {}", from.display())) }
 }
 
-fn shell(command: &str, dir: &Path, shared: &Path) -> Command {
+/// A command of the shell in `dir`, with `$SHARED`.
+pub(crate) fn shell(command: &str, dir: &Path, shared: &Path) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).current_dir(dir).env("SHARED", shared).stdin(Stdio::null());
     shell
@@ -250,7 +251,7 @@ fn shell(command: &str, dir: &Path, shared: &Path) -> Command {
 ///
 /// # Errors
 /// What it has complained of.
-pub(super) fn prepare(step: &str, dir: &Path, shared: &Path) -> Result<(), String> {
+pub(crate) fn prepare(step: &str, dir: &Path, shared: &Path) -> Result<(), String> {
     let output = shell(step, dir, shared).output().map_err(|e| format!("sh: {e}"))?;
     if output.status.success() {
         return Ok(());
@@ -262,14 +263,17 @@ pub(super) fn prepare(step: &str, dir: &Path, shared: &Path) -> Result<(), Strin
 ///
 /// # Errors
 /// What it has complained of.
-pub(super) fn statements(arguments: &[&str], sql: &str) -> Result<(), String> {
+pub(crate) fn statements(arguments: &[&str], sql: &str) -> Result<(), String> {
     let output = Command::new("mariadb").arg("--no-defaults").args(arguments).args(["-e", sql]).output();
     let output = output.map_err(|e| format!("mariadb: {e}"))?;
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
 /// Our server, and its port.
-fn start(program: &Path, site: &Path) -> Result<(Process, String), String> {
+///
+/// # Errors
+/// When it does not listen.
+pub(crate) fn start(program: &Path, site: &Path) -> Result<(Process, String), String> {
     let [mysql, http] = [(); 2].map(|()| free_port());
     let user = if nix::unistd::geteuid().is_root() { "user root;" } else { "" };
     let fixture = |name: &str| paths::repository().join("tests/fixtures").join(name).display().to_string();

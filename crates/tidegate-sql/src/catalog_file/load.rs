@@ -209,6 +209,7 @@ fn load_indexes(conn: &Conn, table: i64) -> Result<Vec<Index>, SqliteError> {
             },
             parts: text(&row[3]).split(',').filter_map(part_of).collect(),
             comment: text(&row[4]),
+            generated: int(&row[2]) == 4,
         })
         .collect())
 }

@@ -145,6 +145,7 @@ pub(crate) fn store(conn: &Conn, table: &Table) -> Result<(), SqliteError> {
                 Datum::Int(position as i64),
                 Datum::text(&index.name),
                 Datum::Int(match index.kind {
+                    KeyKind::Plain if index.generated => 4,
                     KeyKind::Plain => 0,
                     KeyKind::Unique => 1,
                     KeyKind::Primary => 2,

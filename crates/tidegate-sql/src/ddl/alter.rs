@@ -40,10 +40,27 @@ use crate::{
 ///
 /// # Errors
 /// MySQL's; the table is as it was then.
-pub(super) fn alter_table(core: &mut Core, name: &TableName, items: &[AlterItem], sql: &[u8]) -> Res<u64> {
-    let schema = schema_of(core, name)?;
+pub(super) fn alter_table(
+    core: &mut Core,
+    (name, if_exists): (&TableName, bool),
+    items: &[AlterItem],
+    sql: &[u8],
+) -> Res<u64> {
+    let schema = match schema_of(core, name) {
+        Err(error) if if_exists && error.code == 1049 => {
+            core.env.note_error(&errors::no_such_table(name.schema.as_deref().unwrap_or_default(), &name.name));
+            return Ok(0);
+        }
+        schema => schema?,
+    };
     let missing = || errors::no_such_table(&schema.name, &name.name);
-    let old = schema.catalog()?.table(&name.name).cloned().filter(|table| !table.is_view()).ok_or_else(missing)?;
+    let Some(old) = schema.catalog()?.table(&name.name).cloned().filter(|table| !table.is_view()) else {
+        if !if_exists {
+            return Err(missing());
+        }
+        core.env.note_error(&missing());
+        return Ok(0);
+    };
     if old.is_sequence() && !items.iter().all(|item| matches!(item, AlterItem::RenameTable(_))) {
         return Err(errors::not_of_sequences(&schema.name, crate::temporary_name::shown(&old.name)));
     }

@@ -297,7 +297,14 @@ pub(super) fn add_index(table: &mut Table, spec: &IndexSpec) -> Res<()> {
     }
     let name = index_name(table, spec)?;
     let id = table.indexes.iter().map(|index| index.id).max().unwrap_or(0) + 1;
-    let index = Index { id, name, kind: spec.kind, parts, comment: spec.comment.clone() };
+    if spec.kind.is_ordered() {
+        let serves = |columns: &[IndexPart]| {
+            columns.len() <= parts.len()
+                && columns.iter().zip(&parts).all(|(one, other)| one.column == other.column && other.prefix.is_none())
+        };
+        table.indexes.retain(|index| !index.generated || !serves(&index.parts));
+    }
+    let index = Index { id, name, kind: spec.kind, parts, comment: spec.comment.clone(), generated: false };
     table.indexes.push(index);
     table.sort_indexes();
     Ok(())
@@ -375,7 +382,7 @@ pub(super) fn add_foreign_key(
     for name in &spec.columns {
         columns.push(table.column(name).ok_or_else(|| errors::unknown_key_column(name))?.1.id);
     }
-    if spec.table.schema.is_some() {
+    if spec.table.schema.as_ref().is_some_and(|name| *name != schema.name) {
         return Err(errors::unsupported("foreign keys to another schema"));
     }
     let (parent_name, references) = resolve_parent(conn, catalog, schema, table, spec, &columns, checks)?;
@@ -397,6 +404,9 @@ pub(super) fn add_foreign_key(
             spec.name.clone().filter(|name| !table.indexes.iter().any(|index| same_name(&index.name, name)));
         let (or_replace, if_not_exists, kind, comment) = (false, false, KeyKind::Plain, String::new());
         add_index(table, &IndexSpec { or_replace, if_not_exists, kind, name: index_name, parts, comment })?;
+        if let Some(index) = table.indexes.iter_mut().max_by_key(|index| index.id) {
+            index.generated = true;
+        }
     }
     table.foreign_keys.push(ForeignKey {
         name,

@@ -126,6 +126,7 @@ impl BodyHost<'_, '_> {
             notes: self.writer.notes.as_deref_mut(),
             nulls_later: false,
             omitted: Vec::new(),
+            omitted_told: false,
             touched: Vec::new(),
         }
     }

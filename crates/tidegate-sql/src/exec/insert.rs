@@ -59,7 +59,7 @@ impl Writer<'_> {
         self.env.ignoring.set(plan.ignore);
         self.env.set_abort_on_warning(self.strict() && !plan.ignore);
         self.nulls_later = plan.to.fires(Event::Insert, Timing::Before);
-        let result = self.insert_rows(plan, &mut run);
+        let result = self.tell_omitted(plan).and_then(|()| self.insert_rows(plan, &mut run));
         self.env.set_abort_on_warning(false);
         self.env.ignoring.set(false);
         let InsertRun { stmt, mut written, rows, duplicates, single, .. } = run;
@@ -82,6 +82,20 @@ impl Writer<'_> {
             written.info = format!("Records: {rows}  Duplicates: {duplicates}  Warnings: {}", self.env.warning_count());
         }
         Ok(written)
+    }
+
+    /// Columns without a default that get no value: they are complained of once, ahead of all rows, unless triggers may fill them.
+    fn tell_omitted(&mut self, plan: &InsertPlan) -> Res<()> {
+        self.omitted_told = !self.nulls_later;
+        if self.nulls_later {
+            return Ok(());
+        }
+        for (position, column) in plan.to.table.columns.iter().enumerate() {
+            if column.lacks_default() && !plan.columns.contains(&position) {
+                self.default(&self.target(&plan.to, position, 1, plan.ignore))?;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn insert_rows(&mut self, plan: &InsertPlan, run: &mut InsertRun) -> Res<()> {
@@ -217,6 +231,9 @@ impl Writer<'_> {
     ) -> Res<Datum> {
         let target = self.target(to, column, number, ignore);
         match target.view {
+            _ if self.omitted_told && target.column.lacks_default() && !columns.contains(&column) => {
+                Ok(target.implicit_default())
+            }
             Some(_) if columns.contains(&column) => self.default(&Target { view: None, ..target }),
             _ => self.default(&target),
         }

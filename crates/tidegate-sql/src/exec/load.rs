@@ -98,6 +98,7 @@ impl Writer<'_> {
             notes: self.notes.as_deref_mut(),
             nulls_later: self.nulls_later,
             omitted: Vec::new(),
+            omitted_told: self.omitted_told,
             touched: Vec::new(),
         }
     }

@@ -86,6 +86,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) nulls_later: bool,
     /// Columns of the row that have neither a value nor a default.
     pub(crate) omitted: Vec<usize>,
+    /// Columns that no row has a value or a default for have been complained of.
+    pub(crate) omitted_told: bool,
     /// What triggers have changed.
     pub(crate) touched: Vec<Arc<TableState>>,
 }
@@ -140,6 +142,7 @@ impl<'a> Writer<'a> {
             notes: None,
             nulls_later: false,
             omitted: Vec::new(),
+            omitted_told: false,
             touched: Vec::new(),
         }
     }
@@ -322,9 +325,8 @@ impl Writer<'_> {
             Default::Now => self.now(column),
             // Evaluated when the row is complete.
             Default::Expression(_) => Datum::Null,
-            Default::None if column.generated.is_some() => Datum::Null,
+            Default::None if column.generated.is_some() || column.auto_increment => Datum::Null,
             Default::None if column.nullable || self.nulls_later => Datum::Null,
-            Default::None if column.auto_increment => Datum::Null,
             Default::None if column.ty.base == Base::Enum => target.implicit_default(),
             Default::None => {
                 let error = target.no_default();

@@ -132,6 +132,7 @@ pub(super) fn alter(p: &mut Parser) -> Result<Outcome> {
         let Token::Word(word) = &p.peek_token_ref().token else { return unexpected(p) };
         return Ok(Err(errors::unsupported(format!("ALTER {}", word.value.to_ascii_uppercase()))));
     }
+    let if_exists = if_exists(p);
     let table = table_name(p)?;
     let mut items = Vec::new();
     loop {
@@ -143,7 +144,7 @@ pub(super) fn alter(p: &mut Parser) -> Result<Outcome> {
             break;
         }
     }
-    Ok(Ok(Statement::AlterTable { table, items }))
+    Ok(Ok(Statement::AlterTable { table, if_exists, items }))
 }
 
 fn place(p: &mut Parser) -> Result<Place> {

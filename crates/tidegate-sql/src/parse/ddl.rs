@@ -199,7 +199,7 @@ fn create_index(p: &mut Parser, or_replace: bool, kind: KeyKind) -> Result<Outco
         return Ok(Err(error));
     }
     let spec = IndexSpec { or_replace, if_not_exists, kind, name: Some(name), parts, comment };
-    Ok(Ok(Statement::AlterTable { table, items: vec![AlterItem::AddIndex(spec)] }))
+    Ok(Ok(Statement::AlterTable { table, if_exists: false, items: vec![AlterItem::AddIndex(spec)] }))
 }
 
 fn index_type(p: &mut Parser) {
@@ -370,6 +370,10 @@ pub(super) fn constraint(p: &mut Parser) -> Result<Option<std::result::Result<Al
         name = Some(identifier(p)?.value);
     }
     if take_words(p, &["PRIMARY", "KEY"]) {
+        // It may be named, and is called PRIMARY.
+        if !is_word(p.peek_token_ref(), "USING") && matches!(p.peek_token_ref().token, Token::Word(_)) {
+            identifier(p)?;
+        }
         index_type(p);
         let parts = index_parts(p)?;
         let comment = index_options(p)?;
@@ -541,7 +545,7 @@ pub(super) fn drop(p: &mut Parser) -> Result<Outcome> {
         } else {
             AlterItem::DropIndex { name, if_exists }
         };
-        return Ok(Ok(Statement::AlterTable { table, items: vec![item] }));
+        return Ok(Ok(Statement::AlterTable { table, if_exists: false, items: vec![item] }));
     }
     if take_word(p, "PREPARE") {
         return Ok(Ok(Statement::Deallocate(identifier(p)?.value)));

@@ -75,6 +75,7 @@ pub(crate) enum Statement {
     Truncate(TableName),
     AlterTable {
         table: TableName,
+        if_exists: bool,
         items: Vec<AlterItem>,
     },
     RenameTable(Vec<(TableName, TableName)>),

@@ -127,7 +127,7 @@ impl Check<'_> {
                 others.into_iter().try_for_each(|(_, table)| self.on_schemas_table(table, Privileges::DROP))
             }
             Statement::Truncate(table) => self.on_table(table, Privileges::DROP),
-            Statement::AlterTable { table, items } => self.alter(table, items),
+            Statement::AlterTable { table, items, .. } => self.alter(table, items),
             Statement::RenameTable(pairs) => pairs.iter().try_for_each(|(from, to)| {
                 self.on_table(from, Privileges::ALTER.and(Privileges::DROP))?;
                 self.on_schemas_table(to, Privileges::CREATE.and(Privileges::INSERT))

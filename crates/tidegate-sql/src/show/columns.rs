@@ -158,8 +158,8 @@ fn column_row(schema: &str, table: &Table, position: usize, column: &Column, hel
         extra.join(" ").into(),
         privileges.join(",").into(),
         column.comment.as_str().into(),
-        "NEVER".into(),
-        Item::Null,
+        if column.generated.is_some() { "ALWAYS" } else { "NEVER" }.into(),
+        column.generated.as_ref().map_or(Item::Null, |made| super::expression::shown(&made.text).into()),
         shown,
     ]);
     row

@@ -208,14 +208,16 @@ pub(crate) fn each_table(
 }
 
 fn schemata(translator: &Translator<'_>, _: &About) -> Res<Rows> {
-    let mut rows = vec![vec![
-        "def".into(),
-        "information_schema".into(),
-        "utf8mb3".into(),
-        "utf8mb3_general_ci".into(),
-        Item::Null,
-        "".into(),
-    ]];
+    let has_accounts = accounts::mysql_tables(translator).next().is_some();
+    let made = [Some(("information_schema", "utf8mb3")), has_accounts.then_some(("mysql", "utf8mb4"))];
+    let mut rows: Rows = made
+        .into_iter()
+        .flatten()
+        .map(|(name, charset)| {
+            let collation = format!("{charset}_general_ci");
+            vec!["def".into(), name.into(), charset.into(), collation.into(), Item::Null, "".into()]
+        })
+        .collect();
     let access = translator.now().env.access();
     for name in translator.now().engine.schema_names().into_iter().filter(|name| access.sees_schema(name)) {
         let Ok(schema) = translator.now().engine.schema(&name) else { continue };

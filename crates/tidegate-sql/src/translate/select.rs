@@ -66,7 +66,7 @@ impl Rel {
 /// A SELECT before its text is put together.
 pub(super) struct Parts {
     head: String,
-    items: Vec<RelColumn>,
+    pub(super) items: Vec<RelColumn>,
     tail: String,
     limit_one: bool,
     /// The rows to be locked, if they can be told.

@@ -7,7 +7,7 @@ use super::{
     expr::unnest,
     from::source_columns,
     scope::{Cte, Scope},
-    select::{Rel, RelColumn, direction},
+    select::{Rel, RelColumn, direction, render},
 };
 use crate::{
     column::same_name,
@@ -37,21 +37,42 @@ impl Translator<'_> {
         let first = self.body(left, &[], None, outer)?;
         let columns = source_columns(&first, given)?;
         self.ctes.push(Cte { name: name.to_owned(), sql: sql.to_owned(), columns, fresh: false });
-        let second = self.body(right, &[], None, outer)?;
-        if first.columns.len() != second.columns.len() {
-            return Err(errors::union_columns());
-        }
-        for (index, column) in first.columns.iter().enumerate() {
-            if second.columns[index].ex.ty.rep() != column.ex.ty.rep() && second.columns[index].ex.ty.rep() != Rep::Null
-            {
-                return Err(errors::unsupported("a recursive query whose parts have different types; use CAST"));
-            }
-        }
+        let types: Vec<SqlType> = first.columns.iter().map(|column| column.ex.ty.clone()).collect();
+        let second = self.recursive_part(right, &types, outer)?;
         let all = if *set_quantifier == SetQuantifier::All { "UNION ALL" } else { "UNION" };
         let limit = query.limit_clause.as_ref().map(|limit| self.limit(limit)).transpose()?;
         let limit = limit.map_or(String::new(), |limit| limit.0);
         let sql = format!("{} {all} {}{limit}", first.sql, second.sql);
         Ok(Some(Rel { sql, ..first }))
+    }
+
+    /// The part of a recursive query that refers to it, with its columns in the types of the first part.
+    fn recursive_part(&mut self, body: &SetExpr, types: &[SqlType], outer: Option<&Scope<'_>>) -> Res<Rel> {
+        let SetExpr::Select(select) = body else {
+            let rel = self.body(body, &[], None, outer)?;
+            if rel.columns.len() != types.len() {
+                return Err(errors::union_columns());
+            }
+            let fits = |(column, ty): (&RelColumn, &SqlType)| {
+                column.ex.ty.rep() == ty.rep() || column.ex.ty.rep() == Rep::Null
+            };
+            return if rel.columns.iter().zip(types).all(fits) {
+                Ok(rel)
+            } else {
+                Err(errors::unsupported("a recursive query whose parts have different types; use CAST"))
+            };
+        };
+        let parts = self.select(select, &[], outer)?;
+        if parts.items.len() != types.len() {
+            return Err(errors::union_columns());
+        }
+        let wanted: Vec<SqlType> = parts
+            .items
+            .iter()
+            .zip(types)
+            .map(|(item, ty)| if item.ex.ty.rep() == ty.rep() { item.ex.ty.clone() } else { ty.clone() })
+            .collect();
+        Ok(render(self, &parts, Some(&wanted)))
     }
 
     /// A chain of UNION and EXCEPT: all its parts meet in one type, each column converted once.

@@ -83,3 +83,6 @@ show collation where charset = 'latin2';
 select * from information_schema.{i} where 1 = 0;
 select table_name, partition_name, partition_method, table_rows, partition_comment, nodegroup, tablespace_name from information_schema.partitions where table_schema = database() and table_name in ('t1', 'v1', 'dc') order by 1;
 select table_name, auto_increment, max_index_length, temporary from information_schema.tables where table_schema = database() and table_name in ('t1', 'v1', 'dc') order by 1;
+create table made_of (price decimal(12, 3), gross decimal(12, 3) generated always as (price * 1.2) stored, two int as (1 + 1) virtual, other int default 4);
+select column_name, is_nullable, extra, is_generated, generation_expression from information_schema.columns where table_name = 'made_of' order by ordinal_position;
+drop table made_of;

@@ -193,3 +193,18 @@ update defaults set a = default(a), b = default(b) where id = 3;
 select x.a, default(x.b), default(y.s) from defaults x join defaults y on x.id = y.id order by x.id;
 select * from defaults where b = default(a) or c is null order by id;
 drop table defaults;
+-- What nobody gives and has no default is complained of once, ahead of the rows.
+create table wants (a int not null, b int not null, c int not null default 3, e enum('x', 'y') not null);
+insert into wants (a) values (null);
+insert into wants (a) select a from wants where false;
+insert into wants (a) values (1), (null);
+insert ignore into wants (a) values (null), (1);
+show warnings;
+select * from wants;
+insert into wants values ();
+insert into wants () values ();
+replace into wants (b) values (null);
+insert into wants set a = null;
+insert into wants (a, b) values (1, default);
+insert into wants (a) values (default);
+drop table wants;
