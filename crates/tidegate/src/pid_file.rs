@@ -1,4 +1,5 @@
-//! The pid file: written when the server runs, moved aside at an upgrade, removed as the very last step.
+//! The pid file: written when the server runs, moved aside at an upgrade, removed as the very last step. The sockets are closed before that, so a
+//! server that was started meanwhile may have written its own number: that stays.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -55,9 +56,12 @@ impl PidFile {
         }
     }
 
-    /// Removes the file.
+    /// Removes the file, unless it is another process's by now.
     pub(crate) fn remove(self) {
         let path = if self.moved { old_path(&self.path) } else { self.path };
+        if read(&path).is_ok_and(|pid| u32::try_from(pid) != Ok(std::process::id())) {
+            return;
+        }
         if let Err(error) = std::fs::remove_file(&path)
             && error.kind() != io::ErrorKind::NotFound
         {
@@ -113,5 +117,15 @@ mod tests {
         assert_eq!(read(&path), Err(expected));
         assert!(PidFile::create(&dir.join("no/such")).is_err_and(|text| text.starts_with("open() ")));
         let _ = std::fs::remove_dir_all(&dir);
+    }
+
+    #[test]
+    fn the_file_of_a_successor_stays() {
+        let path = std::env::temp_dir().join(format!("tidegate-successor-{}.pid", std::process::id()));
+        let file = PidFile::create(&path).expect("created");
+        std::fs::write(&path, "1\n").expect("written");
+        file.remove();
+        assert_eq!(read(&path), Ok(1));
+        let _ = std::fs::remove_file(&path);
     }
 }
