@@ -4,6 +4,7 @@
 //! repository (`--runner`), which takes `run --binary BIN --json FILE SUITE…`; here the binary gets the name that suites
 //! expect, and the results become `conformance/summary.md`. Logs of each file are in `DIR/work/logs`.
 
+mod beanstalk;
 mod cache_tests;
 pub(crate) mod drivers;
 mod handlersocket;
@@ -42,6 +43,9 @@ pub(crate) struct Options {
     /// Runs the test suites of MySQL's drivers instead: DIR has checkouts of them; suites are then their names
     #[arg(long, conflicts_with_all = ["nginx_tests", "cache_tests", "handlersocket"])]
     drivers: bool,
+    /// Runs the tests of beanstalkd's clients instead: DIR has checkouts of them; suites are then their names
+    #[arg(long, conflicts_with_all = ["nginx_tests", "cache_tests", "handlersocket", "drivers", "nq"])]
+    beanstalk: bool,
     /// Runs nq's own tests instead, at our API for its clients: DIR is a checkout of it
     #[arg(long, conflicts_with_all = ["nginx_tests", "cache_tests", "handlersocket", "drivers"])]
     nq: bool,
@@ -98,6 +102,9 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     }
     if options.drivers {
         return drivers::run(options);
+    }
+    if options.beanstalk {
+        return beanstalk::run(options);
     }
     if options.nq {
         return nq::run(options);

@@ -29,19 +29,19 @@ const SCHEMAS: [&str; 6] = ["test", "gotest", "test1", "test2", "testn", "testj"
 pub(crate) const USER: &str = "drivers";
 
 /// A driver's suite.
-struct Suite {
+pub(super) struct Suite {
     /// Name of the checkout.
-    name: &'static str,
+    pub(super) name: &'static str,
     /// What makes a copy ready to run, in its directory.
-    prepare: &'static [&'static str],
+    pub(super) prepare: &'static [&'static str],
     /// The command that runs it. `$PORT` is the server's port and `$SHARED` a directory that suites share.
-    run: &'static str,
+    pub(super) run: &'static str,
     /// Names of tests and how they have ended, of what the command has printed.
-    read: fn(&str) -> Outcome,
+    pub(super) read: fn(&str) -> Outcome,
 }
 
 /// Whether each test has passed.
-type Outcome = BTreeMap<String, bool>;
+pub(super) type Outcome = BTreeMap<String, bool>;
 
 /// What makes an environment for Python in the directory that suites share.
 pub(super) const VENV: &str = "test -x $SHARED/venv/bin/python || python3 -m venv $SHARED/venv";
@@ -103,16 +103,8 @@ const SUITES: &[Suite] = &[
 /// When there is no checkout, MariaDB or a tool is missing, or the page cannot be written.
 pub(super) fn run(options: &super::Options) -> Result<bool, String> {
     let dir = fs::canonicalize(&options.dir).map_err(|e| format!("{}: {e}", options.dir.display()))?;
-    let wanted = |suite: &&Suite| {
-        dir.join(suite.name).is_dir()
-            && (options.suites.is_empty() || options.suites.iter().any(|name| name == suite.name))
-    };
-    let suites: Vec<&Suite> = SUITES.iter().filter(wanted).collect();
-    if suites.is_empty() {
-        let names: Vec<_> = SUITES.iter().map(|suite| suite.name).collect();
-        return Err(format!("{} has no checkout of {}", dir.display(), names.join(", ")));
-    }
-    let causes = read_causes()?;
+    let suites = chosen(SUITES, &dir, options)?;
+    let causes = read_causes("drivers-causes.txt")?;
     let ours = binary(options)?;
     let scratch = Scratch::new("drivers", false)?;
     let shared = scratch.path().join("shared");
@@ -135,30 +127,43 @@ pub(super) fn run(options: &super::Options) -> Result<bool, String> {
                 schemas()
             );
             statements(&["--socket", &socket, "-uroot"], &user)?;
-            run_suite(suite, &copy, &shared, &port)?
+            run_suite(suite, &copy, &shared, &[("PORT", port)])?
         };
         let here = {
             let (_server, port) = start(&ours, &scratch.path().join(format!("site-{}", suite.name)))?;
             statements(&["-h", "127.0.0.1", "-P", &port, &format!("-u{USER}")], &schemas())?;
-            run_suite(suite, &copy, &shared, &port)?
+            run_suite(suite, &copy, &shared, &[("PORT", port)])?
         };
-        let git = dir.join(suite.name);
-        let revision = said_by("git", &["-C", &git.to_string_lossy(), "log", "-1", "--format=%h of %cs"]);
-        results.push(Compared { name: suite.name, revision, theirs, here });
+        results.push(Compared { name: suite.name, revision: revision(&dir.join(suite.name)), theirs, here });
     }
-    for result in &results {
-        println!("{}", result.line());
+    let page = Page { name: "drivers.md", head: HEAD, other: "MariaDB" };
+    page.conclude(&results, &causes, options.suites.is_empty())
+}
+
+/// Those of `suites` that `dir` has checkouts of, and that are named where some are.
+///
+/// # Errors
+/// When there are none.
+pub(super) fn chosen(
+    suites: &'static [Suite],
+    dir: &Path,
+    options: &super::Options,
+) -> Result<Vec<&'static Suite>, String> {
+    let wanted = |suite: &&Suite| {
+        dir.join(suite.name).is_dir()
+            && (options.suites.is_empty() || options.suites.iter().any(|name| name == suite.name))
+    };
+    let chosen: Vec<&Suite> = suites.iter().filter(wanted).collect();
+    if chosen.is_empty() {
+        let names: Vec<_> = suites.iter().map(|suite| suite.name).collect();
+        return Err(format!("{} has no checkout of {}", dir.display(), names.join(", ")));
     }
-    let page = paths::repository().join("conformance/drivers.md");
-    if options.suites.is_empty() {
-        fs::write(&page, markdown(&results, &causes)).map_err(|e| format!("{}: {e}", page.display()))?;
-        println!("page: {}", page.display());
-    }
-    let surprises: Vec<String> = results.iter().flat_map(|result| result.surprises(&causes)).collect();
-    for surprise in &surprises {
-        println!("{}", terminal::red(surprise));
-    }
-    Ok(surprises.is_empty())
+    Ok(chosen)
+}
+
+/// The commit of a checkout, and its day.
+pub(super) fn revision(checkout: &Path) -> String {
+    said_by("git", &["-C", &checkout.to_string_lossy(), "log", "-1", "--format=%h of %cs"])
 }
 
 fn schemas() -> String {
@@ -166,15 +171,15 @@ fn schemas() -> String {
 }
 
 /// How a suite has ended at both servers.
-struct Compared {
-    name: &'static str,
-    revision: String,
-    theirs: Outcome,
-    here: Outcome,
+pub(super) struct Compared {
+    pub(super) name: &'static str,
+    pub(super) revision: String,
+    pub(super) theirs: Outcome,
+    pub(super) here: Outcome,
 }
 
 impl Compared {
-    /// Tests that pass at MariaDB, and how many of them pass here.
+    /// Tests that pass at the other server, and how many of them pass here.
     fn counts(&self) -> (usize, usize) {
         let passes = |name: &&String| self.theirs[*name];
         let names: Vec<&String> = self.theirs.keys().filter(passes).collect();
@@ -182,18 +187,13 @@ impl Compared {
         (names.len(), here)
     }
 
-    fn line(&self) -> String {
-        let (theirs, here) = self.counts();
-        format!("{}: {here} of {theirs} that MariaDB passes", self.name)
-    }
-
-    /// Those that pass at MariaDB and not here.
+    /// Those that pass at the other server and not here.
     fn missing(&self) -> impl Iterator<Item = &String> {
         let fails = |name: &&String| self.here.get(*name) != Some(&true);
         self.theirs.iter().filter(|(_, passed)| **passed).map(|(name, _)| name).filter(fails)
     }
 
-    /// What is not as `conformance/drivers-causes.txt` says.
+    /// What is not as the causes say.
     fn surprises(&self, causes: &[Cause]) -> Vec<String> {
         let unknown = self.missing().filter(|name| cause_of(causes, self.name, name).is_none());
         let unknown = unknown.map(|name| format!("{}: {name} fails here, and nobody knows why", self.name));
@@ -206,7 +206,7 @@ impl Compared {
 }
 
 /// Why tests fail here.
-struct Cause {
+pub(super) struct Cause {
     suite: String,
     /// A part of their names.
     pattern: String,
@@ -217,9 +217,12 @@ fn cause_of<'a>(causes: &'a [Cause], suite: &str, test: &str) -> Option<&'a Caus
     causes.iter().find(|cause| cause.suite == suite && test.contains(&cause.pattern))
 }
 
-/// Reads `suite: pattern -- reason` lines.
-fn read_causes() -> Result<Vec<Cause>, String> {
-    let path = paths::repository().join("conformance/drivers-causes.txt");
+/// Reads `suite: pattern -- reason` lines of a file of `conformance/`.
+///
+/// # Errors
+/// When it cannot be read, or a line is no such line.
+pub(super) fn read_causes(name: &str) -> Result<Vec<Cause>, String> {
+    let path = paths::repository().join("conformance").join(name);
     let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
     lines
@@ -295,12 +298,15 @@ pub(crate) fn start(program: &Path, site: &Path) -> Result<(Process, String), St
     Ok((server, mysql.to_string()))
 }
 
-/// Runs a suite at a port.
-fn run_suite(suite: &Suite, copy: &Path, shared: &Path, port: &str) -> Result<Outcome, String> {
+/// Runs a suite with these variables of the environment, `PORT` being the server's.
+///
+/// # Errors
+/// When the shell does not start.
+pub(super) fn run_suite(suite: &Suite, copy: &Path, shared: &Path, vars: &[(&str, String)]) -> Result<Outcome, String> {
     let printed: PathBuf = shared.join(format!("{}.out", suite.name));
     let file = File::create(&printed).map_err(|e| format!("{}: {e}", printed.display()))?;
     let mut command = shell(suite.run, copy, shared);
-    command.env("PORT", port).stdout(file).stderr(Stdio::null());
+    command.envs(vars.iter().cloned()).stdout(file).stderr(Stdio::null());
     let mut process = Process::spawn(&mut command)?;
     if process.wait(patient(SUITE_MAX)).is_none() {
         println!("{} takes longer than {SUITE_MAX:?}; what has ended counts", suite.name);
@@ -328,7 +334,7 @@ fn read_go(text: &str) -> Outcome {
 }
 
 /// The last lines of `pytest -rA`.
-fn read_pytest(text: &str) -> Outcome {
+pub(super) fn read_pytest(text: &str) -> Outcome {
     let mut outcome = Outcome::new();
     for line in text.lines() {
         let Some((word, rest)) = line.split_once(' ') else { continue };
@@ -358,7 +364,7 @@ fn read_poku(text: &str) -> Outcome {
 }
 
 /// Lines of the reporter `verbose`: `✓ file > group > test 12ms`.
-fn read_vitest(text: &str) -> Outcome {
+pub(super) fn read_vitest(text: &str) -> Outcome {
     let mut outcome = Outcome::new();
     for line in text.lines() {
         let line = line.trim_start();
@@ -409,22 +415,54 @@ Node 20, Java with Maven and, for mysqlclient, a C compiler and `libmariadb-dev`
 Only tests that pass at MariaDB here are counted: others want servers of their own, files or other versions. A file is a test of node-mysql2.
 ";
 
-fn markdown(results: &[Compared], causes: &[Cause]) -> String {
-    let mut page = HEAD.to_owned();
-    page.push_str("\n| suite | revision | MariaDB passes | of these ours | |\n| --- | --- | ---: | ---: | ---: |\n");
-    for result in results {
-        let (theirs, here) = result.counts();
-        let share = here as f64 * 100.0 / theirs.max(1) as f64;
-        let _ = writeln!(page, "| {} | {} | {theirs} | {here} | {share:.1} % |", result.name, result.revision);
-    }
-    page.push_str("\n## What does not pass\n\n| suite | test | why |\n| --- | --- | --- |\n");
-    for result in results {
-        for test in result.missing() {
-            let reason = cause_of(causes, result.name, test).map_or("not known", |cause| &cause.reason);
-            let _ = writeln!(page, "| {} | `{}` | {reason} |", result.name, test.replace('|', "\\|"));
+/// A page of `conformance/` with suites at two servers.
+pub(super) struct Page {
+    pub(super) name: &'static str,
+    pub(super) head: &'static str,
+    /// The other server.
+    pub(super) other: &'static str,
+}
+
+impl Page {
+    /// Prints what has come out, and writes it where `writes`. False when something is not as the causes say.
+    ///
+    /// # Errors
+    /// When the page cannot be written.
+    pub(super) fn conclude(&self, results: &[Compared], causes: &[Cause], writes: bool) -> Result<bool, String> {
+        for result in results {
+            let (theirs, here) = result.counts();
+            println!("{}: {here} of {theirs} that {} passes", result.name, self.other);
         }
+        if writes {
+            let path = paths::repository().join("conformance").join(self.name);
+            fs::write(&path, self.markdown(results, causes)).map_err(|e| format!("{}: {e}", path.display()))?;
+            println!("page: {}", path.display());
+        }
+        let surprises: Vec<String> = results.iter().flat_map(|result| result.surprises(causes)).collect();
+        for surprise in &surprises {
+            println!("{}", terminal::red(surprise));
+        }
+        Ok(surprises.is_empty())
     }
-    page
+
+    fn markdown(&self, results: &[Compared], causes: &[Cause]) -> String {
+        let mut page = self.head.to_owned();
+        let _ = write!(page, "\n| suite | revision | {} passes | of these ours | |\n", self.other);
+        page.push_str("| --- | --- | ---: | ---: | ---: |\n");
+        for result in results {
+            let (theirs, here) = result.counts();
+            let share = here as f64 * 100.0 / theirs.max(1) as f64;
+            let _ = writeln!(page, "| {} | {} | {theirs} | {here} | {share:.1} % |", result.name, result.revision);
+        }
+        page.push_str("\n## What does not pass\n\n| suite | test | why |\n| --- | --- | --- |\n");
+        for result in results {
+            for test in result.missing() {
+                let reason = cause_of(causes, result.name, test).map_or("not known", |cause| &cause.reason);
+                let _ = writeln!(page, "| {} | `{}` | {reason} |", result.name, test.replace('|', "\\|"));
+            }
+        }
+        page
+    }
 }
 
 #[cfg(test)]
