@@ -183,6 +183,21 @@ fn a_message_that_nobody_settles_goes_to_the_next_consumer_by_itself() {
 }
 
 #[test]
+fn a_message_whose_time_comes_as_its_consumer_s_ends_is_given() {
+    let site = started("worker_processes 2;");
+    for wait in 1..=10 {
+        let time = format!("{}ms", 20 * wait);
+        let (status, _) = post(site.port, &format!("later?delay={time}"), "x");
+        assert_eq!(status, 200);
+        // It waits from now on, so that the message is due when its time is over.
+        let (body, receipt) = only(post(site.port, &format!("later/pull?wait={time}&lease=1m"), ""));
+        assert_eq!(body, "x");
+        assert_eq!(post(site.port, &format!("later/ack?receipt={receipt}"), "").0, 200);
+    }
+    finish(site);
+}
+
+#[test]
 fn consumers_wait_on_over_a_reload_and_leases_hold() {
     let mut site = started("worker_processes 2;");
     let port = site.port;

@@ -7,8 +7,11 @@ use std::{
     cell::Cell,
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
+
+use tokio::sync::Notify;
 
 use tidegate_net::{
     clock,
@@ -41,6 +44,41 @@ const REASON_OLD: &str = "the message was too old";
 /// The longest sleep: somebody may set the clock forward, or write to the tables.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 
+/// How long those whose time is over wait for messages that are due. It is a commit; where nobody looks after time for so long, as
+/// between two workers, there is nothing to be had.
+const DUE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What is known of the next delayed message.
+pub(super) struct Due {
+    /// When its time comes, in milliseconds since 1970; it has not come to wait yet. `u64::MAX` for no message, or if it cannot.
+    next_ms: AtomicU64,
+    changed: Notify,
+}
+
+impl Default for Due {
+    fn default() -> Self {
+        Due { next_ms: AtomicU64::new(u64::MAX), changed: Notify::new() }
+    }
+}
+
+impl Due {
+    fn is(&self, next_ms: u64) {
+        self.next_ms.store(next_ms, Ordering::Release);
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until delayed messages wait whose time has come: that takes a commit, and a consumer that waits no longer than until
+    /// now is to have them.
+    pub(super) async fn have_come(&self) {
+        let changed = self.changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        if until(self.next_ms.load(Ordering::Acquire)).is_zero() {
+            let _ = tokio::time::timeout(DUE_PATIENCE, changed).await;
+        }
+    }
+}
+
 /// Looks after time for as long as the worker lives.
 pub(super) async fn keep(store: Rc<Store>) {
     let home = store.home.clone();
@@ -55,6 +93,7 @@ pub(super) async fn keep(store: Rc<Store>) {
         let sleep = match look(&store, &mut listening).await {
             Ok(sleep) => sleep,
             Err(error) => {
+                home.due.is(u64::MAX);
                 // Once is enough: nobody has done anything about it yet.
                 if !std::mem::replace(&mut has_failed, true) {
                     log::note(Level::Warn, format_args!("queue: messages whose time has come wait: {error}"));
@@ -225,6 +264,7 @@ async fn wake_delayed(store: &Rc<Store>) -> Result<Duration, StoreError> {
         let first = first_of(store, |tables| &tables.due, 0).await?;
         let count = first.iter().take_while(|timed| until(timed.time_ms).is_zero()).count();
         let Some(due) = first.get(..count).filter(|due| !due.is_empty()) else {
+            store.home.due.is(first.first().map_or(u64::MAX, |next| next.time_ms));
             return Ok(first.first().map_or(SLEEP_MAX, |next| until(next.time_ms)));
         };
         let keys: Vec<_> = due.iter().map(|timed| [Value::Uint(timed.place.id)]).collect();

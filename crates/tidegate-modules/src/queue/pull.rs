@@ -80,6 +80,7 @@ pub(super) async fn wait(
                 biased;
                 turn = line.turn() => Some(turn),
                 () = &mut over => {
+                    store.home.due.have_come().await;
                     is_over = true;
                     continue;
                 }

@@ -57,6 +57,8 @@ pub(super) struct Home {
     pub(super) keeping: tokio::sync::Mutex<()>,
     /// A message was stored whose time may come before all others'.
     pub(super) due_changed: Notify,
+    /// When the time of the next delayed message comes.
+    pub(super) due: keeper::Due,
     /// Who has it makes the tables.
     making: tokio::sync::Mutex<()>,
     /// What is known of the settings of queues.
@@ -98,6 +100,7 @@ impl Home {
             broker,
             keeping: tokio::sync::Mutex::new(()),
             due_changed: Notify::new(),
+            due: keeper::Due::default(),
             making: tokio::sync::Mutex::new(()),
             settings: Mutex::default(),
             limits: Mutex::default(),

@@ -152,7 +152,11 @@ impl<'a> Reserving<'a> {
                         return Ok(None);
                     }
                 },
-                () = &mut timer => return Ok(Some(over)),
+                () = &mut timer => {
+                    self.store.home.due.have_come().await;
+                    self.came = self.lines.take_first(self.store).await?;
+                    return Ok(self.came.is_none().then_some(over));
+                }
                 // Others serve it when it comes again.
                 () = &mut farewell => return Ok(Some(answer::TIMED_OUT)),
                 // Who sends no more and waits for a job gets what is said to those who have waited for too long.
