@@ -621,3 +621,64 @@ sql_versions $versions cats;
 --- must_die
 --- error_log
 invalid table "cats" in "sql_versions" directive
+
+
+=== TEST 15: a function that is another one now is another answer, also for a client that has the former one
+--- tidegate_only
+--- main_config
+database { path data; schema test init=init.sql; schema more; }
+--- user_files
+>>> ../init.sql
+create table cats (id int primary key);
+insert into cats values (1);
+create function test.age(id int) returns int return id + 1;
+create view ages as select test.age(id) as age from cats;
+--- http_config
+upstream db { drizzle_server embedded dbname=test; }
+drizzle_cache_zone answers 1m;
+--- config
+location = /near { drizzle_query "select age(id) as age from cats"; drizzle_cache zone=answers; drizzle_pass db; rds_json on; }
+location = /view { drizzle_query "select age from ages"; drizzle_cache zone=answers; drizzle_pass db; rds_json on; }
+location = /far { drizzle_query "select more.age(id) as age from cats"; drizzle_cache zone=answers; drizzle_pass db; rds_json on; }
+location = / {
+    content_by_lua_block {
+        local sql = require "tidegate.sql"
+        local tags = {}
+        local function get(uri)
+            local sock = ngx.socket.tcp()
+            assert(sock:connect("127.0.0.1", $TEST_PORT))
+            local condition = tags[uri] and "If-None-Match: " .. tags[uri] .. "\r\n" or ""
+            assert(sock:send("GET " .. uri .. " HTTP/1.0\r\nHost: a\r\n" .. condition .. "\r\n"))
+            local text = assert(sock:receive("*a"))
+            tags[uri] = text:match("ETag: ([^\r]+)") or tags[uri]
+            ngx.say(uri, " ", text:match("HTTP/1.1 (%d+)"), " ", text:match("\r\n\r\n(.*)$"))
+        end
+        local function define(schema, years)
+            assert(sql.exec("create or replace function " .. schema .. ".age(id int) returns int return id + " .. years))
+        end
+        for _, uri in ipairs { "/near", "/view" } do get(uri) get(uri) end
+        define("test", 20)
+        for _, uri in ipairs { "/near", "/view" } do get(uri) get(uri) end
+        define("more", 3)
+        get("/far") get("/far")
+        assert(sql.exec("drop schema more"))
+        assert(sql.exec("create schema more"))
+        define("more", 4)
+        get("/far") get("/far")
+    }
+}
+--- request
+GET /
+--- response_body
+/near 200 [{"age":2}]
+/near 304 
+/view 200 [{"age":2}]
+/view 304 
+/near 200 [{"age":21}]
+/near 304 
+/view 200 [{"age":21}]
+/view 304 
+/far 200 [{"age":4}]
+/far 304 
+/far 200 [{"age":5}]
+/far 304 

@@ -362,8 +362,9 @@ impl Place {
     }
 }
 
-/// The tag of an answer. What is asked, the versions of the tables and the settings are in it: never do all of them come with
-/// another answer. Without a table there is none, because settings alone are not numbered beyond a restart.
+/// The tag of an answer. What is asked, the versions of the tables, the definitions of functions and the settings are in it: never
+/// do all of them come with another answer. Without a table there is none, because the others are not numbered beyond a restart,
+/// behind which all tables have new versions.
 fn etag_of(key: &[u8], freshness: &Freshness) -> Option<Box<[u8]>> {
     freshness.versions().next()?;
     let hash = |hash: &dyn Fn(&mut DefaultHasher)| {
@@ -375,6 +376,7 @@ fn etag_of(key: &[u8], freshness: &Freshness) -> Option<Box<[u8]>> {
     let made_of = hash(&|hasher| {
         freshness.settings().hash(hasher);
         freshness.versions().for_each(|version| version.hash(hasher));
+        freshness.definitions().for_each(|definitions| definitions.hash(hasher));
     });
     Some(format!("\"{asked:016x}{made_of:016x}\"").into_bytes().into())
 }

@@ -16,8 +16,17 @@ pub struct Freshness {
     accounts: (Arc<AtomicU64>, u64),
     schemas: Box<[Weak<Schema>]>,
     /// Those of whose definitions it depends on more than tables and views, which have versions of their own: on functions.
-    definitions: Box<[(Weak<Schema>, u64)]>,
+    definitions: Box<[Definitions]>,
     tables: Box<[(Arc<TableState>, u64)]>,
+}
+
+/// The definitions of a schema as they were.
+#[derive(Debug, Clone)]
+struct Definitions {
+    schema: Weak<Schema>,
+    /// The schema's, which outlives it.
+    id: u64,
+    version: u64,
 }
 
 /// What the statements of a text have seen.
@@ -67,7 +76,7 @@ impl Freshness {
             && self
                 .definitions
                 .iter()
-                .all(|(schema, version)| schema.upgrade().is_some_and(|now| now.version() == *version))
+                .all(|known| known.schema.upgrade().is_some_and(|now| now.version() == known.version))
     }
 
     /// How often what new sessions begin with had changed since the engine was opened.
@@ -78,6 +87,12 @@ impl Freshness {
     /// The versions of the tables, in the order in which they were read: no other content of them ever has these numbers.
     pub fn versions(&self) -> impl Iterator<Item = u64> {
         self.tables.iter().map(|(_, version)| *version)
+    }
+
+    /// Schemas on whose functions the result depends, and how often their definitions had changed; as [`settings`](Self::settings),
+    /// these numbers say nothing beyond a restart.
+    pub fn definitions(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.definitions.iter().map(|known| (known.id, known.version))
     }
 }
 
@@ -96,7 +111,12 @@ impl Session {
             schemas: watched.seen.schemas.iter().map(Arc::downgrade).collect(),
             definitions: {
                 let all = watched.seen.definitions.iter();
-                all.map(|(schema, version)| (Arc::downgrade(schema), *version)).collect()
+                all.map(|(schema, version)| Definitions {
+                    schema: Arc::downgrade(schema),
+                    id: schema.id,
+                    version: *version,
+                })
+                .collect()
             },
             tables: watched.seen.tables.clone().into(),
         })
