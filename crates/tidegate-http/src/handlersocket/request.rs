@@ -6,6 +6,13 @@
 use super::{END, Tokens, number_of, value_of};
 use crate::handlersocket::answer::Refusal;
 
+/// Values of one list of a request. A byte of a line may be a value, which takes a hundred bytes by the time that it
+/// is compared, and no index has as many parts.
+pub const VALUES_MAX: usize = 100_000;
+
+/// Filters of a request: each is a term of one expression, of which SQLite takes about a thousand.
+pub const FILTERS_MAX: usize = 900;
+
 /// The next line, without its end, and the bytes that it takes; `None` while it is not complete.
 ///
 /// `seen` bytes of the input are known to hold no end of a line.
@@ -219,7 +226,7 @@ impl<'a> OnIndex<'a> {
         let count = number_of(tokens.next());
         let mut request = Request {
             operator: Operator::Sql,
-            values: take_values(tokens, count as usize, values),
+            values: take_values(tokens, count as usize, values)?,
             count,
             limit: number_of(tokens.next()),
             offset: number_of(tokens.next()),
@@ -232,6 +239,9 @@ impl<'a> OnIndex<'a> {
             request.within = Some(take_within(tokens, values)?);
         }
         while let Some(kind @ (b'W' | b'F')) = tokens.peek() {
+            if filters.len() - request.filters.start == FILTERS_MAX {
+                return Err(Refusal::FilterColumn);
+            }
             filters.push(take_filter(tokens, kind == b'W', filter_columns, values)?);
         }
         request.filters.end = filters.len();
@@ -247,12 +257,19 @@ impl<'a> OnIndex<'a> {
 }
 
 /// Appends the values of so many tokens, or of all that there are.
-fn take_values<'a, V: From<Option<&'a [u8]>>>(tokens: &mut Tokens<'a>, count: usize, values: &mut Vec<V>) -> Part {
+fn take_values<'a, V: From<Option<&'a [u8]>>>(
+    tokens: &mut Tokens<'a>,
+    count: usize,
+    values: &mut Vec<V>,
+) -> Result<Part, Refusal> {
     let start = values.len();
     while values.len() - start < count && !tokens.is_at_end() {
+        if values.len() - start == VALUES_MAX {
+            return Err(Refusal::KeyLength);
+        }
         values.push(V::from(value_of(tokens.next())));
     }
-    start..values.len()
+    Ok(start..values.len())
 }
 
 fn take_within<'a, V: From<Option<&'a [u8]>>>(
@@ -263,6 +280,9 @@ fn take_within<'a, V: From<Option<&'a [u8]>>>(
     let part = number_of(tokens.next());
     let count = number_of(tokens.next()) as usize;
     let start = values.len();
+    if count > VALUES_MAX {
+        return Err(Refusal::WithinLength);
+    }
     while values.len() - start < count && !tokens.is_at_end() {
         // A byte 0 alone is no NULL here.
         let token = tokens.next();
@@ -413,6 +433,33 @@ mod tests {
         for text in ["1|=|1|a|9|0|@", "1|=|1|a|9|0|@|0|0|x", "1|=|1|a|9|0|@|0|2|x", "1|=|1|a|9|0|@|0|4000000000|x"] {
             check(text, Err(Refusal::WithinLength));
         }
+    }
+
+    #[test]
+    fn lists_are_bounded() {
+        let of = |list: &str, count: usize| {
+            let mut line = list.replace('N', &count.to_string()).replace('|', "\t").into_bytes();
+            line.resize(line.len() + count, b'\t');
+            let Command::OnIndex(request) = Command::of(&mut line) else { panic!("no request") };
+            let mut values = Values::new();
+            request.read(2, 1, &mut values, &mut Vec::new()).map(|_| values.len())
+        };
+        for (list, refusal, others) in [
+            ("1|=|N", Refusal::KeyLength, 0),
+            ("1|+|N", Refusal::KeyLength, 0),
+            ("1|=|1|a|1|0|@|0|N", Refusal::WithinLength, 1),
+        ] {
+            assert_eq!(of(list, VALUES_MAX), Ok(VALUES_MAX + others), "{list}");
+            assert_eq!(of(list, VALUES_MAX + 1), Err(refusal), "{list}");
+            assert_eq!(of(list, 20 * VALUES_MAX), Err(refusal), "{list}");
+        }
+        let filters = |count: usize| {
+            let mut line = format!("1\t=\t1\ta\t1\t0{}", "\tF\t=\t0\tx".repeat(count)).into_bytes();
+            let Command::OnIndex(request) = Command::of(&mut line) else { panic!("no request") };
+            request.read(2, 1, &mut Values::new(), &mut Vec::new()).map(|read| read.filters.len())
+        };
+        assert_eq!(filters(FILTERS_MAX), Ok(FILTERS_MAX));
+        assert_eq!(filters(FILTERS_MAX + 1), Err(Refusal::FilterColumn));
     }
 
     #[test]

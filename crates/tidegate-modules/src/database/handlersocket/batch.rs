@@ -24,9 +24,6 @@ use super::{
 /// Requests that a batch carries out at most: their answers are on their way before the next ones run.
 const REQUESTS_MAX: usize = 1024;
 
-/// Filters of a request: each is a term of one expression, of which SQLite takes about a thousand.
-const FILTERS_MAX: usize = 900;
-
 /// Bytes of a text that tell whether it is zero.
 const NUMBER_BYTES_MAX: usize = 64;
 
@@ -134,9 +131,6 @@ impl<'a> Batch<'a> {
     fn add(&mut self, index: &Rc<OpenIndex>, request: request::OnIndex<'a>, access: Access) -> Result<(), Refusal> {
         let (width, parts) = (index.table.width(), index.traits.parts);
         let read = request.read(width, index.traits.blobs.len(), &mut self.values, &mut self.filters)?;
-        if read.filters.len() > FILTERS_MAX {
-            return Err(Refusal::FilterColumn);
-        }
         let mut item = Item {
             index: Rc::clone(index),
             operator: read.operator,

@@ -60,6 +60,8 @@ const LOGIN_LINE_BYTES_MAX: usize = 4 << 10;
 const ARRIVAL_BYTES_MAX: usize = 64 << 10;
 /// Least room for bytes of a client.
 const READ_BYTES_MIN: usize = 1 << 10;
+/// Lines that need no rows, or are wrong, until other connections have their turn: a client may send nothing else.
+const ALONE_MAX: usize = 256;
 /// Sessions of the engine that a port of a worker keeps for its next batches.
 const SESSIONS_MAX: usize = 64;
 /// A line that begins so ends the connection at once.
@@ -377,7 +379,7 @@ impl Port {
         session: &Session,
     ) -> Result<usize, ()> {
         let mut rest = input;
-        let mut used = 0;
+        let (mut used, mut alone) = (0, 0);
         loop {
             let size = rest.len();
             let (batch, last) = batch::gather(self, client, &mut rest);
@@ -385,6 +387,14 @@ impl Port {
                 batch.run(self, outbox, session).await?;
             }
             used += size - rest.len();
+            if matches!(last, batch::Last::Command(_) | batch::Last::Refused(_)) {
+                alone += 1;
+                if alone > ALONE_MAX {
+                    alone = 0;
+                    outbox.send().await.map_err(drop)?;
+                    tokio::task::yield_now().await;
+                }
+            }
             match last {
                 batch::Last::Command(command) => self.reply(command, client, outbox, session),
                 batch::Last::Refused(refusal) => outbox.refuse(refusal),
