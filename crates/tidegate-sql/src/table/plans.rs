@@ -25,7 +25,7 @@ use crate::{
         target_table::TargetTable,
         walk::Walk,
     },
-    value::{Rep, SqlType, out::Out},
+    value::{Base, Rep, SqlType, out::Out},
 };
 
 /// Room for the words of most requests.
@@ -330,7 +330,9 @@ impl Known {
             format!("c{}", column.id)
         } else {
             let code = conversion_code(column.ty.rep(), Rep::Int);
-            format!("tg_cv_lenient(c{}, {code}, {}, 0, 0)", column.id, column.ty.decimals)
+            let number = format!("tg_cv_lenient(c{}, {code}, {}, 0, 0)", column.id, column.ty.decimals);
+            // The number of a date has no time of the day.
+            if column.ty.base == Base::Date { format!("({number} / 1000000)") } else { number }
         };
         let subtracts = matches!(change, Change::Subtract(_));
         let is_unsigned = is_integer && column.ty.unsigned;
