@@ -479,7 +479,14 @@ fn hex(t: &mut Translator<'_>, args: &[Ex]) -> Res<Ex> {
         return Ok(Ex::sql(format!("f_hex_text({sql})"), ty));
     }
     if args[0].ty.base.is_number() {
-        let sql = t.convert(&args[0], Rep::Uint);
+        // A half is rounded away from zero here, and to an even number where a double becomes a whole number otherwise.
+        let sql = match args[0].ty.rep() {
+            Rep::Real => {
+                let number = t.convert(&args[0], Rep::Real);
+                t.convert(&Ex::sql(format!("round({number})"), args[0].ty.clone()), Rep::Uint)
+            }
+            _ => t.convert(&args[0], Rep::Uint),
+        };
         return Ok(Ex::sql(format!("f_hex_number({sql})"), ty));
     }
     let bytes = super::text_length(&args[0]).saturating_mul(args[0].ty.collation.char_bytes_max());

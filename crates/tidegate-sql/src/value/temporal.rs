@@ -251,7 +251,7 @@ pub(crate) fn parse_datetime(text: &[u8]) -> Option<ParsedDatetime> {
         matches!(text.get(digits), Some(byte) if !point && *byte != b'T' && *byte != b' ') && digits <= 4 && digits > 0;
     if separated {
         (parts, pos, count) = separated_parts(text)?;
-        if digits == 2 || digits == 1 {
+        if digits == 2 {
             parts[0] = century(parts[0]);
         }
     } else {
@@ -371,11 +371,19 @@ pub(crate) fn datetime_from_number(number: i64) -> Option<Datetime> {
     value.is_valid().then_some(value)
 }
 
-/// Reads a TIME: `[-][D ]hh:mm[:ss[.f]]`, `hhmmss`, or a date with time. The value, whether something was ignored, digits
+/// Whether a text has the sign `-`, and what stands behind its sign.
+fn signed(text: &[u8]) -> (bool, &[u8]) {
+    match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        _ => (false, text),
+    }
+}
+
+/// Reads a TIME: `[+|-][D ]hh:mm[:ss[.f]]`, `hhmmss`, or a date with time. The value, whether something was ignored, digits
 /// of the second. `None` if it is none. Values beyond the range are for the caller to cut.
 pub(crate) fn parse_time(text: &[u8]) -> Option<(i64, bool, u8)> {
-    let text = text.trim_ascii();
-    let (negative, body) = text.strip_prefix(b"-").map_or((false, text), |rest| (true, rest));
+    let (negative, body) = signed(text.trim_ascii());
     let number = |range: &[u8]| {
         range.iter().fold(0i64, |value: i64, byte| value.saturating_mul(10).saturating_add(i64::from(byte - b'0')))
     };
@@ -411,6 +419,10 @@ pub(crate) fn parse_time(text: &[u8]) -> Option<(i64, bool, u8)> {
             pos += 1 + len;
         }
     } else if days == 0 {
+        // Longer numbers are none of hours, minutes and seconds.
+        if hours > i64::from(u32::MAX) {
+            return None;
+        }
         (hours, minutes, seconds) = (hours / 10_000, hours / 100 % 100, hours % 100);
     }
     if minutes > 59 || seconds > 59 {
@@ -471,6 +483,8 @@ mod tests {
         check("20200102", Some("2020-01-02 00:00:00"));
         check("200102", Some("2020-01-02 00:00:00"));
         check("70-1-2", Some("1970-01-02 00:00:00"));
+        check("1-2-3", Some("0001-02-03 00:00:00"));
+        check("1.2.3.4", Some("0001-02-03 04:00:00"));
         check("2020/1/2 3:4", Some("2020-01-02 03:04:00"));
         check("0000-00-00", Some("0000-00-00 00:00:00"));
         check("2020-02-30", None);
@@ -529,6 +543,9 @@ mod tests {
         assert_eq!(time("10:11:12"), Some(36_672));
         assert_eq!(time("-10:11:12"), Some(-36_672));
         assert_eq!(time("101112"), Some(36_672));
+        assert_eq!(time("+5"), Some(5));
+        assert_eq!(time("9223372036854775807"), None);
+        assert_eq!(time("8385959"), Some(3_020_399));
         assert_eq!(time("1 02:03:04"), Some(93_784));
         assert_eq!(time("11:12"), Some(40_320));
         assert_eq!(time("10:61:00"), None);

@@ -46,3 +46,4 @@ select length('a', 'b');
 select substring('a');
 select left('a');
 select ucase('a', 'b');
+select hex(2.5e0), hex(1.5e0), hex(-0.5e0), hex(2.5);
