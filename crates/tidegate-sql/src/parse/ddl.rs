@@ -370,16 +370,7 @@ pub(super) fn constraint(p: &mut Parser) -> Result<Option<std::result::Result<Al
         name = Some(identifier(p)?.value);
     }
     if take_words(p, &["PRIMARY", "KEY"]) {
-        // It may be named, and is called PRIMARY.
-        if !is_word(p.peek_token_ref(), "USING") && matches!(p.peek_token_ref().token, Token::Word(_)) {
-            identifier(p)?;
-        }
-        index_type(p);
-        let parts = index_parts(p)?;
-        let comment = index_options(p)?;
-        let (or_replace, if_not_exists, kind) = (false, false, KeyKind::Primary);
-        let spec = IndexSpec { or_replace, if_not_exists, kind, name: None, parts, comment };
-        return Ok(Some(Ok(AlterItem::AddIndex(spec))));
+        return Ok(Some(Ok(primary_key(p)?)));
     }
     if is_word(p.peek_token_ref(), "SPATIAL") {
         return Ok(Some(Err(errors::unsupported("SPATIAL indexes"))));
@@ -423,6 +414,18 @@ pub(super) fn constraint(p: &mut Parser) -> Result<Option<std::result::Result<Al
         return unexpected(p);
     }
     Ok(None)
+}
+
+/// What follows PRIMARY KEY. It may be named, and is called PRIMARY.
+fn primary_key(p: &mut Parser) -> Result<AlterItem> {
+    if !is_word(p.peek_token_ref(), "USING") && matches!(p.peek_token_ref().token, Token::Word(_)) {
+        identifier(p)?;
+    }
+    index_type(p);
+    let parts = index_parts(p)?;
+    let comment = index_options(p)?;
+    let (or_replace, if_not_exists, kind) = (false, false, KeyKind::Primary);
+    Ok(AlterItem::AddIndex(IndexSpec { or_replace, if_not_exists, kind, name: None, parts, comment }))
 }
 
 pub(super) fn references(p: &mut Parser, name: Option<String>, columns: Vec<String>) -> Result<ForeignKeySpec> {
