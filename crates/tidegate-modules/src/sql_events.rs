@@ -45,6 +45,9 @@ use crate::{
     event_stream::{self, PING},
 };
 
+/// Events that leave in one write, at least: as many as fit into the socket of a client that reads.
+const WRITE_BYTES: usize = 16 << 10;
+
 /// What the directive says at one level.
 #[derive(Debug, Default)]
 pub struct Conf {
@@ -220,7 +223,15 @@ impl Stream {
     async fn tell_commits(&mut self, mut listening: Listening) -> Result<bool, Closed> {
         loop {
             match self.wait(listening.next()).await? {
-                Came::Here(Some(heard)) => write_event(&heard, &self.tables, &mut self.text),
+                Came::Here(Some(heard)) => {
+                    write_event(&heard, &self.tables, &mut self.text);
+                    // One write takes what else there is.
+                    while self.text.len() < WRITE_BYTES
+                        && let Some(heard) = listening.next_now()
+                    {
+                        write_event(&heard, &self.tables, &mut self.text);
+                    }
+                }
                 Came::Here(None) => {
                     // Whoever has the name next may have anything, also if it has it before this stream looks.
                     self.after = Some(0);

@@ -2,11 +2,16 @@
 //!
 //! To wake a task of another thread is a system call. So of all listeners of a thread only one, the *watch*, has its waker in the
 //! list; when that has been woken it wakes the others that the new commits are about, which costs no system call.
+//!
+//! A listener that is woken mostly writes to a client, and a thousand of them take longer than a commit. So the watch wakes a few
+//! in each turn of the event loop, in the order in which they began to wait: whoever else is ready has its turn in between, above
+//! all the one who has committed. The watch itself hears when its turn has come, and another one goes on.
 
 use std::{
     cell::RefCell,
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     future::{pending, poll_fn},
+    pin::pin,
     rc::Rc,
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -19,9 +24,13 @@ use crate::{
     engine::Engine,
     schema::{
         Schema,
-        commits::{Commit, List},
+        commits::{Commit, LISTED_MAX, List},
     },
 };
+
+/// Listeners that are woken in a turn of the event loop: about a tenth of a millisecond of writing to clients, which is little beside
+/// a commit that waits for the disk.
+const SLICE_MAX: usize = 8;
 
 thread_local! {
     static CIRCLES: RefCell<HashMap<u64, Rc<RefCell<Circle>>>> = RefCell::default();
@@ -30,82 +39,129 @@ thread_local! {
 /// The listeners of one thread to one schema.
 #[derive(Default)]
 struct Circle {
-    next_id: u64,
     members: usize,
-    /// Those who have heard everything and wait.
-    waiting: HashMap<u64, (Waker, Rc<Filter>)>,
+    /// The last place that was given: who waits for longer has a smaller one.
+    last_place: u64,
+    /// Those who wait, by their places.
+    waiting: HashMap<u64, Waiter>,
     /// Those of them who wait for a table: a commit costs nothing for those whom it does not concern.
     by_table: HashMap<Box<str>, HashSet<u64>>,
     /// Those who wait for any table.
     of_all: HashSet<u64>,
-    /// The one of them whose waker is in the list.
+    /// Those whom a commit concerns, and who are to be woken.
+    concerned: BTreeSet<u64>,
+    /// The one of those who wait whose waker is in the list.
     watch: Option<u64>,
-    /// Commits up to this number do not concern those who wait.
+    /// Commits up to this number do not concern those who wait and are not to be woken.
     looked: u64,
+    /// How many were to be woken in the last turn.
+    slice: usize,
+}
+
+/// A listener that waits.
+struct Waiter {
+    waker: Waker,
+    filter: Rc<Filter>,
+    /// For one whom a commit concerns: commits up to this number did not.
+    unconcerned: Option<u64>,
+    is_woken: bool,
 }
 
 impl Circle {
-    /// A listener waits.
-    fn enter(&mut self, id: u64, waker: &Waker, filter: &Rc<Filter>) {
-        if let Some((known, _)) = self.waiting.get_mut(&id) {
-            known.clone_from(waker);
-            return;
+    /// A listener waits: at the place that it has, unless it was woken from that.
+    fn enter(&mut self, place: Option<u64>, waker: &Waker, filter: &Rc<Filter>) -> u64 {
+        if let Some(place) = place {
+            if let Some(waiter) = self.waiting.get_mut(&place).filter(|waiter| !waiter.is_woken) {
+                waiter.waker.clone_from(waker);
+                return place;
+            }
+            self.leave(place);
         }
-        self.waiting.insert(id, (waker.clone(), Rc::clone(filter)));
+        self.last_place += 1;
+        let place = self.last_place;
+        let waiter = Waiter { waker: waker.clone(), filter: Rc::clone(filter), unconcerned: None, is_woken: false };
+        self.waiting.insert(place, waiter);
         match &filter.0 {
-            None => drop(self.of_all.insert(id)),
+            None => drop(self.of_all.insert(place)),
             Some(tables) => tables.iter().for_each(|table| {
-                self.by_table.entry(table.clone()).or_default().insert(id);
+                self.by_table.entry(table.clone()).or_default().insert(place);
             }),
         }
+        place
     }
 
-    /// A listener does not wait any more.
-    fn remove(&mut self, id: u64) -> Option<Waker> {
-        let (waker, filter) = self.waiting.remove(&id)?;
-        self.of_all.remove(&id);
+    /// A commit concerns a listener.
+    fn concern(&mut self, place: u64) {
+        let Some(waiter) = self.waiting.get_mut(&place).filter(|waiter| waiter.unconcerned.is_none()) else { return };
+        waiter.unconcerned = Some(self.looked);
+        let filter = Rc::clone(&waiter.filter);
+        self.concerned.insert(place);
+        self.forget_tables(place, &filter);
+    }
+
+    fn forget_tables(&mut self, place: u64, filter: &Filter) {
+        self.of_all.remove(&place);
         for table in filter.0.iter().flatten() {
-            if let Some(ids) = self.by_table.get_mut(table) {
-                ids.remove(&id);
-                if ids.is_empty() {
+            if let Some(places) = self.by_table.get_mut(table) {
+                places.remove(&place);
+                if places.is_empty() {
                     self.by_table.remove(table);
                 }
             }
         }
-        Some(waker)
     }
 
-    /// The watch tells the others what has come.
-    fn pass_on(&mut self, list: &List) {
+    /// Finds those whom new commits concern; answers how many commits are new.
+    fn look(&mut self, list: &List) -> usize {
+        let from = list.shown.partition_point(|commit| commit.number <= self.looked);
         let concerned: Vec<u64> = if list.is_over || self.looked < list.complete_from {
             self.waiting.keys().copied().collect()
         } else {
-            let from = list.shown.partition_point(|commit| commit.number <= self.looked);
             let tables = list.shown.range(from..).flat_map(|commit| commit.tables.iter());
-            let ids = tables.filter_map(|table| self.by_table.get(table)).flatten();
+            let places = tables.filter_map(|table| self.by_table.get(table)).flatten();
             // Each commit is one of any table.
             let of_all = self.of_all.iter().filter(|_| from < list.shown.len());
-            ids.chain(of_all).copied().collect()
+            places.chain(of_all).copied().collect()
         };
-        for id in concerned {
-            if self.watch != Some(id)
-                && let Some(waker) = self.remove(id)
-            {
-                waker.wake();
-            }
-        }
+        concerned.into_iter().for_each(|place| self.concern(place));
         self.looked = list.newest();
+        list.shown.len() - from
     }
 
-    /// A listener does not wait any more. If it was the watch another one becomes that.
-    fn leave(&mut self, id: u64) {
-        self.remove(id);
-        if self.watch == Some(id) {
-            self.watch = None;
-            if let Some((waker, _)) = self.waiting.values().next() {
-                waker.wake_by_ref();
+    /// The watch wakes the first of those whom a commit concerns: one if commits are new, for whoever commits may do so again at
+    /// once; then more in each turn. But so many that everybody is woken before the list has lost what they are to hear.
+    fn wake_some(&mut self, new_commits: usize) {
+        self.slice = if new_commits > 0 { 1 } else { (self.slice * 2).clamp(1, SLICE_MAX) };
+        let needed = self.concerned.len() * new_commits / (LISTED_MAX / 2);
+        for _ in 0..self.slice.max(needed) {
+            let Some(place) = self.concerned.pop_first() else { break };
+            if let Some(waiter) = self.waiting.get_mut(&place) {
+                waiter.is_woken = true;
+                if self.watch != Some(place) {
+                    waiter.waker.wake_by_ref();
+                }
             }
         }
+    }
+
+    /// A listener does not wait any more. If it was the watch another one becomes that: the last one to be woken, so that there is
+    /// seldom another one.
+    fn leave(&mut self, place: u64) {
+        let Some(waiter) = self.waiting.remove(&place) else { return };
+        self.concerned.remove(&place);
+        self.forget_tables(place, &waiter.filter);
+        if self.watch == Some(place) {
+            let unwoken = self.waiting.iter().find(|(_, waiter)| !waiter.is_woken);
+            self.watch = self.concerned.last().or(unwoken.map(|(place, _)| place)).copied();
+            if let Some(waiter) = self.watch.and_then(|watch| self.waiting.get(&watch)) {
+                waiter.waker.wake_by_ref();
+            }
+        }
+    }
+
+    /// Up to which commit nothing concerns a listener that waits.
+    fn unconcerned(&self, place: u64) -> u64 {
+        self.waiting.get(&place).map_or(0, |waiter| waiter.unconcerned.unwrap_or(self.looked))
     }
 }
 
@@ -134,7 +190,8 @@ pub enum Heard {
 pub struct Listening {
     schema: Arc<Schema>,
     circle: Rc<RefCell<Circle>>,
-    id: u64,
+    /// Where it waits.
+    place: Option<u64>,
     filter: Rc<Filter>,
     heard: u64,
     with_keys: bool,
@@ -174,14 +231,9 @@ impl Engine {
         names.sort_unstable();
         let filter = Rc::new(Filter((!names.is_empty()).then(|| names.into())));
         let circle = CIRCLES.with_borrow_mut(|circles| Rc::clone(circles.entry(schema.id).or_default()));
-        let id = {
-            let mut circle = circle.borrow_mut();
-            circle.members += 1;
-            circle.next_id += 1;
-            circle.next_id
-        };
+        circle.borrow_mut().members += 1;
         let newest = schema.commits.begin_list();
-        Ok(Listening { schema, circle, id, filter, heard: after.unwrap_or(newest), with_keys: false })
+        Ok(Listening { schema, circle, place: None, filter, heard: after.unwrap_or(newest), with_keys: false })
     }
 }
 
@@ -203,28 +255,46 @@ impl Listening {
         poll_fn(|cx| waiting.0.poll_next(cx)).await
     }
 
-    fn poll_next(&mut self, cx: &Context<'_>) -> Poll<Option<Heard>> {
+    /// The next commit that is there already.
+    pub fn next_now(&mut self) -> Option<Heard> {
+        let schema = Arc::clone(&self.schema);
+        let list = schema.commits.list();
+        self.find(&list)
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Heard>> {
         let (schema, circle) = (Arc::clone(&self.schema), Rc::clone(&self.circle));
         let (mut list, mut circle) = (schema.commits.list(), circle.borrow_mut());
-        let is_watch = circle.watch == Some(self.id);
-        if is_watch {
-            circle.pass_on(&list);
-        } else if circle.waiting.contains_key(&self.id) {
-            self.heard = self.heard.max(circle.looked);
+        let mut is_kept = false;
+        if let Some(place) = self.place {
+            if circle.watch == Some(place) {
+                let new_commits = circle.look(&list);
+                circle.wake_some(new_commits);
+                is_kept = circle.concerned.contains(&place);
+            }
+            self.heard = self.heard.max(circle.unconcerned(place));
         }
-        if let Some(heard) = self.find(&list) {
+        if !is_kept && let Some(heard) = self.find(&list) {
             return Poll::Ready(Some(heard));
         }
-        if list.is_over {
+        if !is_kept && list.is_over {
             return Poll::Ready(None);
         }
-        circle.enter(self.id, cx.waker(), &self.filter);
         if circle.watch.is_none() {
-            circle.pass_on(&list);
-            circle.watch = Some(self.id);
+            circle.look(&list);
         }
-        if circle.watch == Some(self.id) && !list.wakers.iter().any(|known| known.will_wake(cx.waker())) {
-            list.wakers.push(cx.waker().clone());
+        let place = circle.enter(self.place, cx.waker(), &self.filter);
+        self.place = Some(place);
+        if *circle.watch.get_or_insert(place) == place {
+            if !list.wakers.iter().any(|known| known.will_wake(cx.waker())) {
+                list.wakers.push(cx.waker().clone());
+            }
+            if !circle.concerned.is_empty() {
+                drop((list, circle));
+                // The task is woken in the next turn of the event loop, behind what has come to sockets; the future is not needed
+                // for that.
+                let _ = pin!(tokio::task::yield_now()).poll(cx);
+            }
         }
         Poll::Pending
     }
@@ -269,7 +339,9 @@ struct Waiting<'a>(&'a mut Listening);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.circle.borrow_mut().leave(self.0.id);
+        if let Some(place) = self.0.place.take() {
+            self.0.circle.borrow_mut().leave(place);
+        }
     }
 }
 
@@ -287,43 +359,83 @@ mod tests {
         list.shown.push_back(Arc::new(Commit { number, tables: tables.into(), keys: Box::default() }));
     }
 
-    fn waiting(circle: &Circle) -> Vec<u64> {
-        let mut ids: Vec<u64> = circle.waiting.keys().copied().collect();
-        ids.sort_unstable();
-        ids
+    /// Circles whose listeners have the places from 1 on; the first one is the watch.
+    fn circle(filters: &[Rc<Filter>]) -> Circle {
+        let mut circle = Circle::default();
+        for filter in filters {
+            circle.enter(None, Waker::noop(), filter);
+        }
+        circle.watch = Some(1);
+        circle
+    }
+
+    fn concerned(circle: &Circle) -> Vec<u64> {
+        circle.concerned.iter().copied().collect()
+    }
+
+    fn woken(circle: &Circle) -> Vec<u64> {
+        let mut places: Vec<u64> =
+            circle.waiting.iter().filter(|(_, waiter)| waiter.is_woken).map(|(place, _)| *place).collect();
+        places.sort_unstable();
+        places
     }
 
     #[test]
-    fn a_commit_wakes_those_whom_it_concerns() {
-        let (mut circle, mut list) = (Circle::default(), List::default());
+    fn a_commit_concerns_those_who_wait_for_its_tables() {
+        let mut list = List::default();
         let filters = [filter(&["cats"]), filter(&["cats", "dogs"]), filter(&["dogs"]), filter(&[])];
-        let enter = |circle: &mut Circle| {
-            (1..).zip(&filters).for_each(|(id, filter)| circle.enter(id, Waker::noop(), filter));
-        };
-        enter(&mut circle);
-        enter(&mut circle);
-        circle.watch = Some(1);
-        circle.pass_on(&list);
-        assert_eq!(waiting(&circle), [1, 2, 3, 4], "nothing has come");
+        let mut circle = circle(&filters);
+        assert_eq!(circle.enter(Some(1), Waker::noop(), &filters[0]), 1, "it has its place");
+        circle.look(&list);
+        assert_eq!(concerned(&circle), [], "nothing has come");
         commit(&mut list, 5, &["birds"]);
-        circle.pass_on(&list);
-        assert_eq!(waiting(&circle), [1, 2, 3], "the one of any table");
-        enter(&mut circle);
+        assert_eq!(circle.look(&list), 1);
+        assert_eq!(concerned(&circle), [4], "the one of any table");
         commit(&mut list, 6, &["birds", "dogs"]);
-        circle.pass_on(&list);
-        assert_eq!(waiting(&circle), [1]);
-        enter(&mut circle);
-        circle.pass_on(&list);
-        assert_eq!(waiting(&circle), [1, 2, 3, 4], "commits are passed on once");
-        // The watch hears itself.
-        commit(&mut list, 7, &["cats"]);
-        circle.pass_on(&list);
-        assert_eq!(waiting(&circle), [1, 3]);
-        enter(&mut circle);
+        assert_eq!(circle.look(&list), 1);
+        assert_eq!(concerned(&circle), [2, 3, 4]);
+        assert_eq!(circle.look(&list), 0, "commits are passed on once");
+        assert_eq!([1, 2, 4].map(|place| circle.unconcerned(place)), [6, 5, 0]);
         list.complete_from = 9;
-        circle.pass_on(&list);
-        assert_eq!(waiting(&circle), [1], "what the list does not know may have been anything");
-        circle.leave(1);
-        assert!(circle.watch.is_none() && circle.by_table.is_empty() && circle.of_all.is_empty());
+        circle.look(&list);
+        assert_eq!(concerned(&circle), [1, 2, 3, 4], "what the list does not know may have been anything");
+        assert!(circle.by_table.is_empty() && circle.of_all.is_empty());
+        (1..5).for_each(|place| circle.leave(place));
+        assert!(circle.watch.is_none() && circle.waiting.is_empty() && circle.concerned.is_empty());
+    }
+
+    #[test]
+    fn few_are_woken_in_a_turn_and_those_first_who_wait_the_longest() {
+        let all = filter(&[]);
+        let (mut circle, mut list) = (circle(&vec![all.clone(); 100]), List::default());
+        commit(&mut list, 5, &["cats"]);
+        let turn = |circle: &mut Circle, list: &List| {
+            let new_commits = circle.look(list);
+            circle.wake_some(new_commits);
+            let woken = woken(circle);
+            // They hear it, and wait again; the watch does not.
+            for &place in &woken {
+                circle.leave(place);
+                circle.enter(None, Waker::noop(), &all);
+            }
+            woken
+        };
+        assert_eq!(turn(&mut circle, &list), [1]);
+        assert_eq!(circle.watch, Some(100), "the last one to be woken");
+        assert_eq!(turn(&mut circle, &list), [2, 3]);
+        assert_eq!(turn(&mut circle, &list), [4, 5, 6, 7]);
+        assert_eq!(turn(&mut circle, &list), [8, 9, 10, 11, 12, 13, 14, 15]);
+        assert_eq!(turn(&mut circle, &list).len(), SLICE_MAX);
+        // Another commit comes at once: those who have heard the first one are behind the others.
+        commit(&mut list, 6, &["cats"]);
+        assert_eq!(turn(&mut circle, &list), [24]);
+        assert_eq!(circle.concerned.len(), 99);
+        // Many commits: nobody may miss one.
+        (7..1031).for_each(|number| commit(&mut list, number, &["cats"]));
+        assert_eq!(turn(&mut circle, &list).len(), 50);
+        while circle.concerned.contains(&100) {
+            turn(&mut circle, &list);
+        }
+        assert!(circle.watch > Some(100), "another one goes on when the watch has heard");
     }
 }

@@ -425,3 +425,79 @@ GET /events
 --- error_code: 503
 --- error_log
 sql_events: there is no embedded database
+
+
+=== TEST 10: many streams hear each commit once and in order, however fast they come and whoever leaves
+--- tidegate_only
+--- main_config
+database { path data; schema test init=init.sql; }
+--- user_files
+>>> ../init.sql
+create table cats (id int primary key);
+create table dogs (id int primary key);
+--- config
+location = /events { sql_events test.cats; }
+location = /all { sql_events test.*; }
+location = /main {
+    content_by_lua_block {
+        local sql = require "tidegate.sql"
+        local function connect(path)
+            local sock = ngx.socket.tcp()
+            sock:settimeout(20000)
+            assert(sock:connect("127.0.0.1", $TEST_PORT))
+            assert(sock:send("GET " .. path .. " HTTP/1.0\r\nHost: a\r\n\r\n"))
+            assert(sock:receiveuntil("id: ")())
+            assert(sock:receiveuntil("\n\n")())
+            return sock
+        end
+        local streams = {}
+        for i = 1, 60 do
+            streams[i] = connect(i % 3 == 0 and "/all" or "/events")
+        end
+        local changes = assert(sql.changes { tables = { "cats" } })
+        local cats, all = {}, {}
+        for i = 1, 200 do
+            assert(sql.exec("insert into cats values (" .. i .. ")"))
+            cats[#cats + 1] = string.format('%d {"number":%d,"tables":["cats"]}', sql.version("cats"), sql.version("cats"))
+            all[#all + 1] = cats[#cats]
+            if i % 10 == 0 then
+                assert(sql.exec("insert into dogs values (" .. i .. ")"))
+                all[#all + 1] = string.format('%d {"number":%d,"tables":["dogs"]}', sql.version("dogs"), sql.version("dogs"))
+            end
+            if i % 20 == 0 then
+                table.remove(streams, 60 - i / 5):close()
+            end
+            if i == 100 then
+                ngx.sleep(0.001)
+            end
+        end
+        local right = { [#cats] = 0, [#all] = 0 }
+        for _, sock in ipairs(streams) do
+            local told = {}
+            repeat
+                local event = assert(sock:receiveuntil("\n\n")())
+                told[#told + 1] = event:gsub("id: ", ""):gsub("\ndata:", "")
+            until told[#told] == cats[#cats] or told[#told] == all[#all]
+            if told[#told] == cats[#cats] and told[11]:find("dogs") then
+                told[#told + 1] = assert(sock:receiveuntil("\n\n")()):gsub("id: ", ""):gsub("\ndata:", "")
+            end
+            local expected = #told == #all and all or cats
+            if table.concat(told, "\n") == table.concat(expected, "\n") then
+                right[#told] = right[#told] + 1
+            end
+            sock:close()
+        end
+        ngx.say(right[#cats] + right[#all], " of ", #streams, ", ", right[#all] > 0 and right[#cats] > 0)
+        local count = 0
+        while changes:next(0) do
+            count = count + 1
+        end
+        ngx.say(count)
+    }
+}
+--- request
+GET /main
+--- response_body
+50 of 50, true
+200
+--- timeout: 60s

@@ -21,6 +21,7 @@ use std::{
         atomic::Ordering,
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
+    task::Waker,
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -204,11 +205,16 @@ fn sync_loop(requests: &Receiver<Arc<Schema>>) {
             }
             continue;
         }
-        match synced {
+        let listeners = match synced {
             Ok(()) => schema.commits.show(listed),
-            Err(_) => schema.commits.end(),
-        }
+            Err(_) => {
+                schema.commits.end();
+                Vec::new()
+            }
+        };
         schema.sync.finish(synced.is_ok().then_some(ticket));
+        // Whoever has committed goes first.
+        listeners.into_iter().for_each(Waker::wake);
     }
 }
 

@@ -9,7 +9,8 @@
 //! nobody may rely on that.
 //!
 //! Once somebody listens ([`Listening`](crate::listening::Listening)) commits are listed. A commit that is to be durable before it is acknowledged
-//! waits in the list for the sync thread, which shows it to listeners before it lets the acknowledgement go. Listeners share the
+//! waits in the list for the sync thread, which shows it to listeners before it lets the acknowledgement go, and wakes them behind
+//! that. Listeners share the
 //! list and have a place in it each, so that one who is slow costs nothing: the list has a limit, and who falls behind that is
 //! told so.
 //!
@@ -238,21 +239,19 @@ impl Commits {
         if self.is_listed.load(Ordering::SeqCst) { self.list().waiting.len() } else { 0 }
     }
 
-    /// Shows the oldest of those who wait to whoever listens: the disk has them.
-    pub(crate) fn show(&self, count: usize) {
+    /// Shows the oldest of those who wait to whoever listens: the disk has them. Answers whom to wake for that.
+    #[must_use]
+    pub(crate) fn show(&self, count: usize) -> Vec<Waker> {
         if count == 0 {
-            return;
+            return Vec::new();
         }
-        let wakers = {
-            let mut list = self.list();
-            let count = count.min(list.waiting.len());
-            for _ in 0..count {
-                let Some(commit) = list.waiting.pop_front() else { break };
-                list.show(commit);
-            }
-            std::mem::take(&mut list.wakers)
-        };
-        wakers.into_iter().for_each(Waker::wake);
+        let mut list = self.list();
+        let count = count.min(list.waiting.len());
+        for _ in 0..count {
+            let Some(commit) = list.waiting.pop_front() else { break };
+            list.show(commit);
+        }
+        std::mem::take(&mut list.wakers)
     }
 
     /// No commit comes any more: the schema is gone, or its disk has failed.
@@ -335,7 +334,7 @@ impl Schema {
         };
         if self.durability() == Durability::Normal {
             // Acknowledged at once, so heard of at once.
-            self.commits.show(waiting);
+            self.commits.show(waiting).into_iter().for_each(Waker::wake);
         }
     }
 }

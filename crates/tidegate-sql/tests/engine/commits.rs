@@ -148,6 +148,29 @@ async fn who_comes_back_hears_what_was_missed() {
 }
 
 #[tokio::test]
+async fn who_waits_for_a_table_misses_nothing_by_commits_of_others() {
+    let mut fixture = Fixture::new("quiet-table");
+    fixture.open_again(|options| options.durability = Durability::Normal);
+    let mut session = fixture.session().await;
+    run(&mut session, TABLES).await;
+    let mut watch = fixture.engine().listen("test", &["v"], None).unwrap();
+    let mut quiet = fixture.engine().listen("test", &["b"], None).unwrap();
+    let (mut watch, mut quiet) = (pin!(watch.next()), pin!(quiet.next()));
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(watch.as_mut().poll(&mut cx).is_pending() && quiet.as_mut().poll(&mut cx).is_pending());
+    // More than the list keeps.
+    for round in 0..50 {
+        let inserts: String = (0..100).map(|n| format!("INSERT INTO a VALUES ({});", round * 100 + n)).collect();
+        run(&mut session, &inserts).await;
+        assert!(watch.as_mut().poll(&mut cx).is_pending());
+    }
+    run(&mut session, "INSERT INTO b VALUES (1)").await;
+    assert!(watch.as_mut().poll(&mut cx).is_pending());
+    let heard = quiet.as_mut().poll(&mut cx);
+    assert!(matches!(heard, Poll::Ready(Some(Heard::Commit(_)))), "{heard:?}");
+}
+
+#[tokio::test]
 async fn listeners_of_a_thread_are_woken_whoever_goes() {
     let fixture = Fixture::new("woken");
     let mut session = fixture.session().await;
