@@ -4,7 +4,7 @@
 //! core of its own; the generator has another; the servers take turns, and the lower quartile of the rounds counts.
 //!
 //! Reading order: [`definition`] reads `bench/*.bench`; [`server`] starts one contestant; [`load`] and [`cpu`] measure
-//! requests, [`special`], [`scripts`], [`sizes`], [`database`], [`statements`] and [`queue`] the other figures; [`report`] writes
+//! requests, [`special`], [`scripts`], [`sizes`], [`database`], [`statements`], [`streams`] and [`queue`] the other figures; [`report`] writes
 //! `bench/results/`.
 //! [`against`] compares two commits.
 
@@ -24,6 +24,7 @@ mod server;
 mod sizes;
 mod special;
 mod statements;
+mod streams;
 mod sysbench;
 mod waiting;
 mod wake;
@@ -224,6 +225,7 @@ fn measure(bench: &Bench, options: &Options, contestants: &[Contestant]) -> Resu
         Kind::Reload => special::reload(bench, &vars, contestants, &mut row)?,
         Kind::Rate => database::rate(bench, &vars, contestants, options.rounds, time, &mut row)?,
         Kind::Beside => database::beside(bench, &vars, contestants, options.rounds, time, &mut row)?,
+        Kind::BesideStreams => streams::beside(bench, &vars, contestants, options.rounds, time, &mut row)?,
         Kind::Sysbench => sysbench::rate(bench, &vars, contestants, options.rounds, time, &mut row)?,
         Kind::Statements => {
             statements::growth(bench, &vars, contestants, &running.pids(), options.rounds, &mut row)?;

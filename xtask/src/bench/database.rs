@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const FILL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Waits until the server answers as expected.
-fn start(bench: &Bench, vars: &Vars, contestant: &Contestant) -> Result<(Site, Running), String> {
+pub(super) fn start(bench: &Bench, vars: &Vars, contestant: &Contestant) -> Result<(Site, Running), String> {
     let site = Site::create(bench, vars, contestant, None)?;
     let server = Running::start(&site, &contestant.binary)?;
     let deadline = Instant::now() + FILL_TIMEOUT;

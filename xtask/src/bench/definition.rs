@@ -31,6 +31,8 @@ pub(crate) enum Kind {
     Rate,
     /// The p99 beside a client that asks for something heavy.
     Beside,
+    /// The median latency beside many streams of events that the load makes.
+    BesideStreams,
     /// Elapsed time per transaction of sysbench, on the MySQL port and on MariaDB.
     Sysbench,
     /// The p99 of many clients that wait for a second.
@@ -258,6 +260,7 @@ fn parse(block: Block, connections: &str) -> Result<Bench, String> {
         "reload" => Kind::Reload,
         "rate" => Kind::Rate,
         "beside" => Kind::Beside,
+        "beside_streams" => Kind::BesideStreams,
         "sysbench" => Kind::Sysbench,
         "sleepers" => Kind::Sleepers,
         "growth" => Kind::Growth,
@@ -316,6 +319,7 @@ pub(crate) fn smoke_blocks() -> Result<Vec<(String, Block)>, String> {
                     | Kind::StreamMemory
                     | Kind::Rate
                     | Kind::Beside
+                    | Kind::BesideStreams
                     | Kind::Sysbench
                     | Kind::Statements
                     | Kind::WaitingMemory
