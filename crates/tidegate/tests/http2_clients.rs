@@ -2,11 +2,16 @@
 
 mod support;
 
+use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
+use rustls::version::TLS13;
+use support::authority::{Authority, secure};
 use support::http2::{Client, NO_WINDOW, head};
-use support::{Site, eventually};
+use support::{Site, connect, eventually, free_port};
 use tidegate_http::http2::{ErrorCode, STREAM_MAX, flag, kind, setting, write_frame, write_window_update};
 
 const LOCATIONS: &str = "
@@ -196,4 +201,89 @@ fn the_last_of_many_windows_counts() {
     client.send(kind::SETTINGS, 0, 0, &windows(&[1 << 31, 5]));
     assert_eq!(client.goaway(), ErrorCode::FlowControlError as u32);
     site.quit();
+}
+
+/// Leave for all that a site has, on each stream.
+const WIDE: &[(u16, u32)] = &[(setting::INITIAL_WINDOW_SIZE, 1 << 30)];
+
+/// Answers the server's question whether the client has heard of the end, if a frame is that.
+fn hear(client: &mut Client<impl Read + Write>, frame: &support::http2::Frame) {
+    if frame.header.kind == kind::PING && !frame.header.has(flag::ACK) {
+        client.send(kind::PING, flag::ACK, 0, &frame.payload);
+    }
+}
+
+/// A reload comes while a client takes two files; it gives leave for each piece that it has read, as all clients do, and says more
+/// after the end.
+#[track_caller]
+fn check_takes_all_over_a_reload(site: &Site, mut client: Client<impl Read + Write>, file_bytes: usize) {
+    let leave = |bytes: usize| {
+        let mut out = Vec::new();
+        write_window_update(0, bytes as u32, &mut out);
+        out
+    };
+    client.send_bytes(&leave(1 << 30));
+    client.get(1, "/file");
+    client.get(3, "/file");
+    client.frame_of(kind::HEADERS).expect("an answer");
+    site.signal(Signal::SIGHUP);
+    let (mut taken, mut farewells) = (0, Vec::new());
+    while let Some(frame) = client.frame() {
+        hear(&mut client, &frame);
+        match frame.header.kind {
+            kind::DATA if !frame.payload.is_empty() => {
+                taken += frame.payload.len();
+                client.send_bytes(&leave(frame.payload.len()));
+            }
+            kind::GOAWAY => farewells.push(frame.payload),
+            _ => {}
+        }
+    }
+    assert_eq!(taken, 2 * file_bytes);
+    let farewell = |last: u32| [last.to_be_bytes(), (ErrorCode::NoError as u32).to_be_bytes()].concat();
+    assert_eq!(farewells, [farewell(STREAM_MAX), farewell(3)]);
+    for _ in 0..20 {
+        client.send_bytes(&leave(1));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn who_is_told_to_go_takes_all_along() {
+    let (mut site, authority, port) = (Site::new("", ""), Authority::new(), free_port());
+    authority.certify(&site, "localhost");
+    let tls = format!("listen 127.0.0.1:{port} ssl; ssl_certificate localhost.crt; ssl_certificate_key localhost.key;");
+    site.configure("", &format!("{tls} lingering_time 1d; lingering_timeout 1d; {LOCATIONS}"));
+    let file_bytes = 3 << 20;
+    std::fs::write(site.dir.join("file"), vec![b'f'; file_bytes]).expect("written");
+    site.start();
+    check_takes_all_over_a_reload(&site, Client::with_settings(site.port, WIDE), file_bytes);
+    let mut config = (*authority.client(&[&TLS13])).clone();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let socket = secure(&Arc::new(config), connect(port).expect("the server accepts"), "localhost");
+    check_takes_all_over_a_reload(&site, Client::over(socket, WIDE), file_bytes);
+    // All have closed: nobody is waited for.
+    site.quit();
+}
+
+#[test]
+fn who_is_told_to_go_and_stays_is_not_waited_for() {
+    let for_ever = "lingering_time 1d; lingering_timeout 1d;";
+    let limits = [
+        ("", "lingering_time 1d; lingering_timeout 10ms;"),
+        ("", "lingering_time 1s; lingering_timeout 1d;"),
+        ("", "lingering_close off; lingering_time 1d; lingering_timeout 1d;"),
+        ("worker_shutdown_timeout 1s;", for_ever),
+    ];
+    for (main, server) in limits {
+        let mut site = Site::new(main, &format!("{server} {LOCATIONS}"));
+        site.start();
+        let mut client = Client::new(site.port);
+        check_goes_on(&mut client, 1);
+        site.signal(Signal::SIGQUIT);
+        while let Some(frame) = client.frame() {
+            hear(&mut client, &frame);
+        }
+        assert_eq!(site.wait().code(), Some(0), "{}", site.log());
+    }
 }

@@ -398,8 +398,9 @@ impl Serving<'_> {
         *conn.input.borrow_mut() = Vec::new();
         let send_timeout_ms = conn.default_level().core.http.send_timeout_ms();
         let is_said = !conn.is_broken() && conn.flush(send_timeout_ms).await.is_ok();
-        // A client that was told in time that the end comes is not sending anything that counts.
-        if is_said && !self.is_wanted_gone && self.farewell_until_ms == 0 {
+        // Whoever has heard in time that the end comes begins no streams, but still gives leave for bodies that are on their
+        // way: a reset for that would take them away.
+        if is_said && !self.is_wanted_gone {
             linger(conn).await;
         }
         if mux.count() == 0 {
