@@ -254,7 +254,7 @@ fn who_is_told_to_go_takes_all_along() {
     authority.certify(&site, "localhost");
     let tls = format!("listen 127.0.0.1:{port} ssl; ssl_certificate localhost.crt; ssl_certificate_key localhost.key;");
     site.configure("", &format!("{tls} lingering_time 1d; lingering_timeout 1d; {LOCATIONS}"));
-    let file_bytes = 3 << 20;
+    let file_bytes = 6 << 20;
     std::fs::write(site.dir.join("file"), vec![b'f'; file_bytes]).expect("written");
     site.start();
     check_takes_all_over_a_reload(&site, Client::with_settings(site.port, WIDE), file_bytes);

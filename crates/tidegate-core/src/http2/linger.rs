@@ -8,12 +8,21 @@
 use std::{collections::VecDeque, rc::Rc};
 
 use tidegate_http::http2::ErrorCode;
+use tidegate_net::session::Wait;
 
 use super::{mux::Mux, stream::Stream};
 use crate::{clock, connection::Connection, keepalive, lingering::read_on};
 
 /// Bytes of a client that breaks the rules, or is told to go, that are read and dropped before the connection is closed.
 const LINGERING_BYTES_MAX: u64 = 1 << 20;
+
+/// How often to look whether the last word has come to a client, in milliseconds.
+const DELIVERY_LOOK_MS: u64 = 100;
+
+/// The state of a connection whose end the other side has not acknowledged.
+///
+/// Source: Linux, `include/net/tcp_states.h`.
+const TCP_FIN_WAIT1: u8 = 4;
 
 /// The streams that linger, those that have done so for the longest time first.
 pub(super) struct Lingering {
@@ -85,17 +94,39 @@ impl Mux {
 
 /// Reads what a client still sends after the last word, so that this word is not lost to a reset.
 ///
+/// Of a client that `is_silent` nothing is to be expected: it is enough that its system has got that word.
+///
 /// Source: nginx, `lingering_close`, `lingering_time`, `lingering_timeout`.
-pub(super) async fn linger(conn: &Rc<Connection>) {
+pub(super) async fn linger(conn: &Rc<Connection>, is_silent: bool) {
     let conf = &conn.default_level().core.keepalive;
     if !conf.lingers(true) {
         return;
     }
     conn.end_await();
     let until_ms = clock::steady_ms().saturating_add(conf.lingering_time_ms());
+    if is_silent && is_delivered(conn, until_ms.min(clock::steady_ms() + conf.lingering_timeout_ms())).await {
+        return;
+    }
     let pause_ms = || {
         let left_ms = until_ms.saturating_sub(clock::steady_ms());
         (left_ms > 0).then(|| left_ms.min(conf.lingering_timeout_ms()))
     };
     read_on(conn, LINGERING_BYTES_MAX, pause_ms).await;
+}
+
+/// Says that nothing more will come, and waits until the client's system has got everything; `false` if something comes from the client, or
+/// the time is over.
+async fn is_delivered(conn: &Rc<Connection>, until_ms: u64) -> bool {
+    conn.stream.shutdown_write();
+    while clock::steady_ms() < until_ms {
+        let waited = conn.readable(DELIVERY_LOOK_MS).await;
+        clock::update();
+        match waited {
+            Ok(Wait::Ready(())) => return false,
+            // Sockets of the system's own have delivered what they took.
+            Ok(Wait::TimedOut) if conn.stream.tcp_info().is_some_and(|info| info.tcpi_state == TCP_FIN_WAIT1) => {}
+            _ => return true,
+        }
+    }
+    false
 }

@@ -66,6 +66,7 @@ pub(crate) async fn serve(conn: &Rc<Connection>, worker: &Rc<Worker>) {
         stall_ms: None,
         farewell_until_ms: 0,
         is_wanted_gone: false,
+        is_silent: false,
     };
     if let Err(end) = serving.run().await {
         serving.end(end);
@@ -129,6 +130,8 @@ struct Serving<'a> {
     farewell_until_ms: u64,
     /// Its place is wanted for others.
     is_wanted_gone: bool,
+    /// Not a byte has come since it was told of the end.
+    is_silent: bool,
 }
 
 impl Serving<'_> {
@@ -272,7 +275,10 @@ impl Serving<'_> {
             conn.poll_read_more(cx).map(|read| read.map(|count| count > 0))
         });
         match waited.await {
-            Ok(Wait::Ready(true)) => Ok(()),
+            Ok(Wait::Ready(true)) => {
+                self.is_silent &= conn.input.borrow().is_empty();
+                Ok(())
+            }
             Ok(Wait::Ready(false)) => {
                 if !conn.input.borrow().is_empty() || self.input.mux.count() > 0 {
                     self.input.note(format_args!("client prematurely closed connection"));
@@ -356,6 +362,7 @@ impl Serving<'_> {
         if self.input.farewell == Farewell::None {
             self.input.farewell = Farewell::Announced;
             self.farewell_until_ms = clock::steady_ms() + FAREWELL_MS;
+            self.is_silent = true;
             self.input.mux.queue_goaway(STREAM_MAX, ErrorCode::NoError);
             write_frame(kind::PING, 0, 0, FAREWELL_PING, &mut self.input.mux.conn.output.borrow_mut().buf);
         }
@@ -401,7 +408,7 @@ impl Serving<'_> {
         // Whoever has heard in time that the end comes begins no streams, but still gives leave for bodies that are on their
         // way: a reset for that would take them away.
         if is_said && !self.is_wanted_gone {
-            linger(conn).await;
+            linger(conn, self.is_silent).await;
         }
         if mux.count() == 0 {
             return;
